@@ -1,0 +1,319 @@
+"""A net: layers, forks and joins; and its route, the paper's Algorithm 1.
+
+A net is built from values. A value that several layers read becomes a FORK, as in
+the paper; a layer with several inputs is a join. Nothing is allocated here.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypeVar
+
+from snref.layer import Declarations, Layer, Node
+from snref.layers.fork import Fork
+from snref.plans import Plan, Run
+from snref.tensor import Kind, Shape, Tensor
+
+ForkMode: TypeAlias = Literal["copy", "share"]
+BranchOrder: TypeAlias = Literal["original", "natural"]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """What a layer of a net returns while the net is being built."""
+
+    name: str
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A layer as it was added."""
+
+    name: str
+    layer: Layer
+    inputs: tuple[Value, ...]
+    output: Value
+
+
+@dataclass
+class Net:
+    """A directed acyclic graph of layers from one input to one loss.
+
+    declarations  "original": each layer reads in backward what the paper's code reads
+                  (all exact numbers hold with it); "lean": what the mathematics needs
+    fork          "copy": every reader of a value gets a copy of its own, as in the
+                  original; "share": all read one. None: copy under original
+    branch_order  "original": a fork's first branch runs last, as in the paper's code;
+                  "natural": first branch first
+
+    >>> from snref.layers import Linear, Softmax
+    >>> net = Net("tiny")
+    >>> x = net.input((2, 8))
+    >>> y = net.add("fc1", Linear(3), x)
+    >>> y.shape
+    (2, 3)
+    >>> loss = net.add("softmax", Softmax(), y)
+    >>> [node.name for node in net.nodes]
+    ['fc1', 'softmax']
+    """
+
+    name: str
+    declarations: Declarations = "original"
+    fork: ForkMode | None = None
+    branch_order: BranchOrder = "original"
+    _entries: list[_Entry] = field(default_factory=list, repr=False)
+    _names: set[str] = field(default_factory=set, repr=False)
+    _input: Value | None = field(default=None, repr=False)
+    _nodes: tuple[Node, ...] | None = field(default=None, repr=False)
+
+    def input(self, shape: Sequence[int], name: str = "data") -> Value:
+        """The images of a batch, (N, C, H, W) or (N, features)."""
+        if self._input is not None:
+            raise ValueError(f"{self.name} has its input already: {self._input.name}")
+        if len(shape) < 2 or any(size < 1 for size in shape):
+            raise ValueError(f"an input of shape {tuple(shape)}: every size is >= 1")
+        self._input = Value(name, tuple(shape))
+        self._names.add(name)
+        return self._input
+
+    def add(self, name: str, layer: Layer, *inputs: Value) -> Value:
+        """Add a layer that reads these values; returns its output.
+
+        Raises ValueError, naming the layer, if the shapes do not fit it.
+        """
+        if name in self._names:
+            raise ValueError(f"two layers are called {name!r}")
+        if not inputs:
+            raise ValueError(f"layer {name!r} has no input")
+        try:
+            shape = layer.output_shape(*(value.shape for value in inputs))
+        except ValueError as error:
+            raise ValueError(f"layer {name!r}: {error}") from None
+        output = Value(name, shape)
+        self._entries.append(_Entry(name, layer, inputs, output))
+        self._names.add(name)
+        self._nodes = None
+        return output
+
+    def with_options(
+        self,
+        declarations: Declarations | None = None,
+        fork: ForkMode | None = None,
+        branch_order: BranchOrder | None = None,
+    ) -> "Net":
+        """The same net under other declarations, forks or branch order."""
+        return replace(
+            self,
+            declarations=declarations or self.declarations,
+            fork=fork or self.fork,
+            branch_order=branch_order or self.branch_order,
+            _nodes=None,
+        )
+
+    @property
+    def forks(self) -> ForkMode:
+        """Whether forks copy, after the default of the declarations."""
+        return self.fork or ("copy" if self.declarations == "original" else "share")
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The layers in forward order, forks included, with their tensors."""
+        if self._nodes is None:
+            self._nodes = _make_nodes(self)
+        return self._nodes
+
+    @property
+    def batch(self) -> int:
+        return self.input_shape[0]
+
+    @property
+    def input_shape(self) -> Shape:
+        if self._input is None:
+            raise ValueError(f"net {self.name!r} has no input")
+        return self._input.shape
+
+    def tensors(self, *kinds: Kind) -> tuple[Tensor, ...]:
+        """The net's distinct tensors of these kinds, in forward order."""
+        found: dict[Tensor, None] = {}
+        for node in self.nodes:
+            for tensor in (
+                *node.xs,
+                *node.parameters.values(),
+                *node.parameter_gradients.values(),
+                *node.momenta.values(),
+                *node.saved.values(),
+                *node.ys,
+                *(t for t in node.dxs if t is not None),
+            ):
+                if tensor.kind in kinds:
+                    found[tensor] = None
+        return tuple(found)
+
+
+def route(net: Net) -> Plan:
+    """Forward, backward and update of every layer, in order of execution.
+
+    A layer's forward runs when all its inputs are there, then its readers', depth
+    first (SuperNeurons, Algorithm 1); the backward route is built the same way from
+    the loss, with readers and inputs swapped. Parameters are updated at the end.
+    """
+    forward = [
+        Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
+        for n in net.nodes
+    ]
+    backward = [
+        Run(node.name, "backward", node.layer.backward(node))
+        for node in _backward_order(net.nodes, net.branch_order)
+    ]
+    update = [
+        Run(node.name, "update", work)
+        for node in net.nodes
+        if (work := node.layer.update(node))
+    ]
+    return Plan((*forward, *backward, *update), ("route",))
+
+
+def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:
+    """Every layer after all layers that read its outputs, from the loss."""
+    maker = {dy: node for node in nodes for dy in node.dys}
+    inputs = {n.name: [maker[t] for t in n.dxs if t in maker] for n in nodes}
+    readers = {node.name: len(node.dys) for node in nodes}
+    loss = nodes[-1]
+    return _visit(loss, lambda n: inputs[n.name], lambda n: readers[n.name], order)
+
+
+def _visit(
+    start: Item,
+    following: Callable[[Item], Sequence[Item]],
+    awaited: Callable[[Item], int],
+    order: BranchOrder,
+) -> list[Item]:
+    """Depth first from start; each waits until it was reached from all it awaits."""
+    reached: dict[int, int] = {}
+    visited, stack = [], [start]
+    while stack:
+        here = stack.pop()
+        reached[id(here)] = reached.get(id(here), 0) + 1
+        if reached[id(here)] < awaited(here):
+            continue
+        visited.append(here)
+        branches = list(following(here))
+        if order == "original":  # the first branch last
+            branches = branches[1:] + branches[:1]
+        stack += reversed(branches)
+    return visited
+
+
+@dataclass(slots=True, eq=False)
+class _Wire:
+    """A layer on its way to becoming a node: whom it reads, who reads it."""
+
+    name: str
+    layer: Layer | None  # None for the input
+    shape: Shape
+    sources: list[tuple["_Wire", int]] = field(default_factory=list)  # and which y
+    readers: list["_Wire"] = field(default_factory=list)
+
+
+def _wire(net: Net) -> _Wire:
+    """Connect the layers as added, a fork after each value that several read."""
+    copies = net.forks == "copy"
+    assert net._input is not None
+    root = _Wire(net._input.name, None, net._input.shape)
+    wires = {root.name: root}
+    for entry in net._entries:
+        wires[entry.name] = _Wire(entry.name, entry.layer, entry.output.shape)
+    uses: dict[str, list[_Wire]] = {name: [] for name in wires}
+    for entry in net._entries:
+        for value in entry.inputs:
+            uses[value.name].append(wires[entry.name])
+    taps: dict[str, Iterator[tuple[_Wire, int]]] = {}
+    for name, users in uses.items():
+        wire = wires[name]
+        no_gradient = wire is root and net.declarations == "lean"
+        if len(users) > 1 and not (no_gradient and not copies):
+            fork = Fork(len(users), copies)
+            split = _Wire(f"{name}.fork", fork, wire.shape, [(wire, 0)], users)
+            wire.readers = [split]
+            taps[name] = zip([split] * len(users), range(len(users)), strict=True)
+        else:
+            wire.readers = users
+            taps[name] = zip([wire] * len(users), [0] * len(users), strict=True)
+    for entry in net._entries:
+        wires[entry.name].sources = [next(taps[value.name]) for value in entry.inputs]
+    return root
+
+
+def _make_nodes(net: Net) -> tuple[Node, ...]:
+    """The nodes in forward order, with all their tensors."""
+    if net._input is None or not net._entries:
+        raise ValueError(f"net {net.name!r} has no layers")
+    order = _visit(
+        _wire(net), lambda w: w.readers, lambda w: len(w.sources), net.branch_order
+    )
+    root, layers = order[0], order[1:]
+    ends = [wire.name for wire in layers if not wire.readers]
+    if len(ends) != 1 or not layers[-1].layer or not layers[-1].layer.loss:
+        raise ValueError(
+            f"net {net.name!r} ends in {', '.join(ends)}: it must end in one loss"
+        )
+    labels = Tensor("labels", (root.shape[0],), "input", "int32")
+    image = Tensor(root.name, root.shape, "input")
+    ys: dict[_Wire, tuple[Tensor, ...]] = {root: (image,)}
+    dys: dict[_Wire, tuple[Tensor | None, ...]] = {root: (None,)}
+    if net.declarations == "original":  # counts the gradient of the image, too
+        dys[root] = (Tensor(f"{root.name}.dy", root.shape, "gradient"),)
+    nodes = []
+    for number, wire in enumerate(layers, 1):
+        layer, name = wire.layer, wire.name
+        assert layer is not None
+        xs = tuple(ys[source][which] for source, which in wire.sources)
+        dxs = tuple(dys[source][which] for source, which in wire.sources)
+        if isinstance(layer, Fork):
+            count = range(layer.branches)
+            if layer.copies:
+                ys[wire] = tuple(Tensor(f"{name}.y{i}", wire.shape) for i in count)
+            else:
+                ys[wire] = xs * layer.branches
+            gradients = tuple(
+                Tensor(f"{name}.dy{i}", wire.shape, "gradient") for i in count
+            )
+        else:
+            ys[wire] = (Tensor(f"{name}.y", wire.shape),)
+            gradients = (Tensor(f"{name}.dy", wire.shape, "gradient"),)
+        gradients = gradients if wire.readers else ()
+        dys[wire] = gradients
+        shapes = [x.shape for x in xs]
+        parameters = layer.parameter_shapes(*shapes)
+        saved = {
+            key: Tensor(f"{name}.{key}", shape, "state")
+            for key, shape in layer.saved_shapes(*shapes).items()
+        }
+        nodes.append(
+            Node(
+                name,
+                number,
+                layer,
+                xs,
+                ys[wire],
+                dxs,
+                gradients,
+                _named(name, "{}", parameters, "parameter"),
+                _named(name, "d{}", parameters, "parameter_gradient"),
+                _named(name, "{}.momentum", parameters, "momentum"),
+                {**saved, "labels": labels} if layer.loss else saved,
+                net.declarations,
+            )
+        )
+    return tuple(nodes)
+
+
+def _named(
+    layer: str, form: str, shapes: dict[str, Shape], kind: Kind
+) -> dict[str, Tensor]:
+    """A tensor of this kind for every parameter of a layer."""
+    return {
+        name: Tensor(f"{layer}.{form.format(name)}", shape, kind)
+        for name, shape in shapes.items()
+    }

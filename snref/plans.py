@@ -1,0 +1,243 @@
+"""A plan: a training iteration as a straight line of steps, and what it costs.
+
+Every saving of the papers is a step that defines a tensor a second time: a layer's
+forward run again (recomputation), or a copy back from the host (prefetch). Between
+its last use and its next definition a tensor is dead; nothing else need be known to
+free it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from snref.layer import Choice, Launch, Work
+from snref.tensor import Tensor
+
+Phase: TypeAlias = Literal["forward", "backward", "update"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A layer's forward, backward or update: the only steps that compute.
+
+    A forward run that appears a second time in a plan is a recomputation.
+    """
+
+    layer: str
+    phase: Phase
+    work: tuple[Work, ...]
+    checkpoint: bool = False
+    offload: bool = False
+    reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
+    writes: tuple[Tensor, ...] = field(init=False, repr=False)
+    working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
+
+    def __post_init__(self) -> None:
+        reads: dict[Tensor, None] = {}
+        writes: dict[Tensor, None] = {}
+        for piece in self.work:
+            for tensor in piece.reads:
+                if tensor not in writes:
+                    reads[tensor] = None
+            for tensor in piece.outputs:
+                writes[tensor] = None
+        scheduled = [t for t in {**reads, **writes} if t.scheduled]
+        object.__setattr__(self, "reads", tuple(reads))
+        object.__setattr__(self, "writes", tuple(writes))
+        object.__setattr__(self, "working_set", tuple(scheduled))
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The kernel calls, in order, with every choice made."""
+        calls: list[Launch] = []
+        for piece in self.work:
+            calls += piece.launches if isinstance(piece, Choice) else (piece,)
+        return tuple(calls)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        return tuple(piece for piece in self.work if isinstance(piece, Choice))
+
+    @property
+    def workspaces(self) -> tuple[Tensor, ...]:
+        return tuple(c.workspace for c in self.choices if c.workspace is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    """Give the tensor room on the device, at an offset once it is placed."""
+
+    tensor: Tensor
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Free:
+    """Take the tensor's room back; its value is gone."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offload:
+    """Copy the tensor to the host. Reads it."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch:
+    """Copy the tensor back from the host. Defines it."""
+
+    tensor: Tensor
+
+
+Step: TypeAlias = Run | Alloc | Free | Offload | Prefetch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training iteration as a straight-line program.
+
+    history names the passes it went through, for captions and printing.
+    """
+
+    steps: tuple[Step, ...]
+    history: tuple[str, ...] = ()
+
+    def runs(self) -> Iterator[Run]:
+        return (step for step in self.steps if isinstance(step, Run))
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+class InvalidPlan(ValueError):
+    """A plan that would compute something else, or read what is not there."""
+
+
+class OutOfMemory(MemoryError):
+    """No plan fits: names the step, what it needs, what there is, what would do.
+
+    least is the smallest capacity, in bytes, for which a plan exists.
+    """
+
+    def __init__(self, step: str, needed: int, available: int, least: int) -> None:
+        super().__init__(
+            f"{step} needs {needed} bytes, {available} available; the least is {least}"
+        )
+        self.step, self.needed, self.available = step, needed, available
+        self.least = least
+
+
+def reads(step: Step) -> tuple[Tensor, ...]:
+    """The tensors whose value a step uses."""
+    match step:
+        case Run():
+            return step.reads
+        case Offload(tensor):
+            return (tensor,)
+        case Alloc() | Free() | Prefetch():
+            return ()
+
+
+def writes(step: Step) -> tuple[Tensor, ...]:
+    """The tensors to which a step gives a value."""
+    match step:
+        case Run():
+            return step.writes
+        case Prefetch(tensor):
+            return (tensor,)
+        case Alloc() | Free() | Offload():
+            return ()
+
+
+def memory(plan: Plan, workspace: bool = False) -> list[int]:
+    """Bytes in use during each step of an allocated plan.
+
+    Counts activations and gradients as the papers do; with workspace, also the
+    scratch of convolutions, and each tensor rounded up to the alignment, which is
+    what the device's memory must hold.
+    """
+    in_use, usage = 0, []
+    for step in plan.steps:
+        match step:
+            case Alloc(tensor):
+                if workspace:
+                    in_use += tensor.room
+                elif tensor.is_data:
+                    in_use += tensor.nbytes
+            case Free(tensor):
+                if workspace:
+                    in_use -= tensor.room
+                elif tensor.is_data:
+                    in_use -= tensor.nbytes
+            case Run() | Offload() | Prefetch():
+                pass
+        usage.append(in_use)
+    return usage
+
+
+def extent(plan: Plan) -> int:
+    """Highest address in use, in bytes, of a placed plan: peak plus fragmentation."""
+    ends = (
+        step.offset + step.tensor.room
+        for step in plan.steps
+        if isinstance(step, Alloc) and step.offset is not None
+    )
+    return max(ends, default=0)
+
+
+def layer_peak(plan: Plan) -> int:
+    """Bytes of the largest working set of a backward run: the paper's max(l_i)."""
+    return max(
+        sum(t.nbytes for t in run.working_set if t.is_data)
+        for run in plan.runs()
+        if run.phase == "backward"
+    )
+
+
+def lower_bound(plan: Plan) -> int:
+    """Bytes below which this route has no plan: its largest working set.
+
+    Every tensor is rounded up to the alignment; workspaces, which a convolution can
+    do without, are not counted.
+    """
+    return max(
+        sum(t.room for t in run.working_set if t.is_data) for run in plan.runs()
+    )
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """The plan as text, a step a line.
+
+    >>> x, y = Tensor("x", (256,)), Tensor("y", (256,))
+    >>> run = Run("relu", "forward", (Launch("relu.forward", (y,), (x,)),))
+    >>> print(Plan((Alloc(y, 0), run, Free(x))))
+    alloc     y  1024 at 0
+    forward   relu  x -> y
+    free      x
+    """
+    seen: set[str] = set()
+    for step in plan.steps:
+        match step:
+            case Run():
+                again = step.phase == "forward" and step.layer in seen
+                seen.add(step.layer)
+                verb = "again" if again else step.phase
+                names = " ".join(t.name for t in step.reads if t.scheduled)
+                made = " ".join(t.name for t in step.writes if t.scheduled)
+                flow = f"{names} -> {made}".strip() if names or made else ""
+                ways = " ".join(f"{c.part}={c.chosen.name}" for c in step.choices)
+                ways = f"[{ways}]" if any(c.workspace for c in step.choices) else ""
+                yield f"{verb:9} {step.layer}  {flow}  {ways}".rstrip()
+            case Alloc(tensor, None):
+                yield f"alloc     {tensor.name}  {tensor.nbytes}"
+            case Alloc(tensor, offset):
+                yield f"alloc     {tensor.name}  {tensor.nbytes} at {offset}"
+            case Free(tensor):
+                yield f"free      {tensor.name}"
+            case Offload(tensor):
+                yield f"offload   {tensor.name}"
+            case Prefetch(tensor):
+                yield f"prefetch  {tensor.name}"
