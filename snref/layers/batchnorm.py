@@ -1,0 +1,130 @@
+"""Batch normalization."""
+
+from dataclasses import dataclass
+
+from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.shapes import one
+from snref.tensor import Shape
+
+
+@dataclass(frozen=True)
+class BatchNorm(Layer):
+    """Every channel shifted and scaled to a learned mean and deviation.
+
+    With m values in a channel of the batch, mean u, variance v = 1/m sum (x - u)^2,
+    and z = (x - u) / sqrt(v + epsilon):
+
+    forward    y = gamma z + beta
+    backward   dgamma = sum dy z;  dbeta = sum dy
+               dx = gamma / sqrt(v + epsilon) (dy - dbeta/m - z dgamma/m)
+    update     running = (1 - momentum) running + momentum (u or m/(m-1) v)
+
+    The running statistics, which evaluation uses, are no part of forward: a forward
+    that runs again must not move them a second time.
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+    """
+
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0:
+            raise ValueError(f"epsilon {self.epsilon}: must be > 0")
+        if not 0 <= self.momentum <= 1:
+            raise ValueError(f"momentum {self.momentum}: must be >= 0 and <= 1")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = one(inputs)
+        if len(shape) < 2:
+            raise ValueError(f"an input of shape {shape}: it must be (N, C, ...)")
+        return shape
+
+    def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        channels = inputs[0][1:2]
+        return {"gamma": channels, "beta": channels}
+
+    def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        channels = inputs[0][1:2]
+        return {
+            "mean": channels,
+            "variance": channels,
+            "running_mean": channels,
+            "running_variance": channels,
+        }
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y = node.x, node.y
+        parameters, saved = node.parameters, node.saved
+        mean, variance = saved["mean"], saved["variance"]
+        size = x.nbytes // 4
+        return (
+            Launch(
+                "batchnorm.statistics",
+                (mean, variance),
+                (x,),
+                view="channels",
+                grid=(x.shape[1],),
+                flops=4 * size,
+                moved=x.nbytes,
+            ),
+            Launch(
+                "batchnorm.forward",
+                (y,),
+                (x, mean, variance, parameters["gamma"], parameters["beta"]),
+                (self.epsilon,),
+                view="channels",
+                may_overwrite=((y, x, "activations"),),
+                grid=grid_of(size),
+                flops=4 * size,
+                moved=2 * x.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, dy, dx = node.x, node.dy, node.dx
+        mean, variance = node.saved["mean"], node.saved["variance"]
+        gradients = node.parameter_gradients
+        dgamma, dbeta = gradients["gamma"], gradients["beta"]
+        size = x.nbytes // 4
+        reduce = Launch(
+            "batchnorm.reduce",
+            (dgamma, dbeta),
+            (x, dy, mean, variance),
+            (self.epsilon,),
+            view="channels",
+            grid=(x.shape[1],),
+            flops=5 * size,
+            moved=2 * x.nbytes,
+        )
+        if dx is None:
+            return (reduce,)
+        gamma = node.parameters["gamma"]
+        return (
+            reduce,
+            Launch(
+                "batchnorm.backward",
+                (dx,),
+                (x, dy, mean, variance, gamma, dgamma, dbeta),
+                (self.epsilon,),
+                view="channels",
+                may_overwrite=((dx, dy, "activations"),),
+                grid=grid_of(size),
+                flops=8 * size,
+                moved=3 * x.nbytes,
+            ),
+        )
+
+    def update(self, node: Node) -> tuple[Work, ...]:
+        saved, x = node.saved, node.x
+        running = Launch(
+            "batchnorm.running",
+            (saved["running_mean"], saved["running_variance"]),
+            (saved["mean"], saved["variance"]),
+            (self.momentum, x.nbytes // 4 // x.shape[1]),
+            updates=True,
+            grid=grid_of(x.shape[1]),
+            flops=8 * x.shape[1],
+            moved=6 * saved["mean"].nbytes,
+        )
+        return (running, *super().update(node))

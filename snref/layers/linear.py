@@ -1,0 +1,95 @@
+"""Fully connected layer."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from snref.layer import Launch, Layer, Node, Work
+from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.shapes import one
+from snref.tensor import Shape
+
+TILE = 16  # a block of 16 x 16 threads computes as many products
+
+
+@dataclass(frozen=True)
+class Linear(Layer):
+    """Every output is a weighted sum of all inputs of its image.
+
+    forward    y[n,k] = b[k] + sum_c x[n,c] w[k,c]
+    backward   dw[k,c] = sum_n dy[n,k] x[n,c];  db[k] = sum_n dy[n,k]
+               dx[n,c] = sum_k dy[n,k] w[k,c]
+
+    c runs over all values of an image, whatever its shape.
+
+    Source: Rumelhart et al. 1986.
+    """
+
+    outputs: int
+    bias: bool = True
+
+    checkpoint: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.outputs < 1:
+            raise ValueError(f"outputs {self.outputs}: must be >= 1")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        return (one(inputs)[0], self.outputs)
+
+    def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        shapes: dict[str, Shape] = {"w": (self.outputs, prod(inputs[0][1:]))}
+        if self.bias:
+            shapes["b"] = (self.outputs,)
+        return shapes
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y, w = node.x, node.y, node.parameters["w"]
+        outputs, inputs = w.shape
+        product = Launch(
+            "linear.forward",
+            (y,),
+            (x, w),
+            view="rows",
+            grid=tiles(x.shape[0], outputs),
+            block=(TILE, TILE),
+            flops=2 * x.shape[0] * outputs * inputs,
+            moved=x.nbytes + w.nbytes + y.nbytes,
+        )
+        return (product, *add_bias(node))
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, dy, dx = node.x, node.dy, node.dx
+        w, dw = node.parameters["w"], node.parameter_gradients["w"]
+        outputs, inputs = w.shape
+        flops = 2 * x.shape[0] * outputs * inputs
+        moved = x.nbytes + w.nbytes + dy.nbytes
+        filter_gradient = Launch(
+            "linear.filter",
+            (dw,),
+            (x, dy),
+            view="rows",
+            grid=tiles(outputs, inputs),
+            block=(TILE, TILE),
+            flops=flops,
+            moved=moved,
+        )
+        if dx is None:
+            return (filter_gradient, *bias_gradient(node))
+        data_gradient = Launch(
+            "linear.data",
+            (dx,),
+            (dy, w),
+            view="rows",
+            may_overwrite=((dx, x, "activations"),),
+            grid=tiles(x.shape[0], inputs),
+            block=(TILE, TILE),
+            flops=flops,
+            moved=moved,
+        )
+        return (filter_gradient, *bias_gradient(node), data_gradient)
+
+
+def tiles(rows: int, columns: int) -> tuple[int, int]:
+    """Blocks for a product of so many rows and columns, columns first."""
+    return (columns + TILE - 1) // TILE, (rows + TILE - 1) // TILE

@@ -1,0 +1,76 @@
+"""Local response normalization across channels."""
+
+from dataclasses import dataclass
+
+from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.shapes import image
+from snref.tensor import Shape
+
+
+@dataclass(frozen=True)
+class LRN(Layer):
+    """A channel divided by a power of what its neighbours at the same pixel hold.
+
+    forward    d_c = k + alpha/size sum_j x_j^2  over the ``size`` channels j around c
+               y_c = x_c d_c^-beta
+    backward   dx_c = dy_c d_c^-beta
+                      - 2 alpha beta/size x_c sum_j dy_j x_j d_j^(-beta-1)
+
+    alpha/size is written alpha in Krizhevsky et al. 2012, section 3.3: their 1e-4 is
+    5e-4 here, as in cuDNN.
+    """
+
+    size: int = 5
+    alpha: float = 5e-4
+    beta: float = 0.75
+    k: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.size % 2 == 0:
+            raise ValueError(f"size {self.size}: must be odd and >= 1")
+        if self.k <= 0:
+            raise ValueError(f"k {self.k}: must be > 0")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        return image(inputs)
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y = node.x, node.y
+        size = x.nbytes // 4
+        return (
+            Launch(
+                "lrn.forward",
+                (y,),
+                (x,),
+                (self.size, self.alpha, self.beta, self.k),
+                grid=grid_of(pixels(x.shape)),
+                flops=(2 * self.size + 4) * size,  # a power counts as one
+                moved=2 * x.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, y, dy, dx = node.x, node.y, node.dy, node.dx
+        if dx is None:
+            return ()
+        size = x.nbytes // 4
+        return (
+            Launch(
+                "lrn.backward",
+                (dx,),
+                (x, dy),
+                (self.size, self.alpha, self.beta, self.k),
+                # The original reads y, too, and lists the gradient twice: dx is dy.
+                held=(y, dy) if node.declarations == "original" else (),
+                may_overwrite=((dx, dy, "gradients"),),
+                grid=grid_of(pixels(x.shape)),
+                flops=(4 * self.size + 10) * size,
+                moved=3 * x.nbytes,
+            ),
+        )
+
+
+def pixels(shape: Shape) -> int:
+    """Threads of a launch: one for all channels of a pixel."""
+    n, _, h, w = shape
+    return n * h * w

@@ -1,0 +1,164 @@
+"""Pooling: the largest or the mean value of every window of a channel."""
+
+from dataclasses import dataclass
+
+from snref.layer import Launch, Layer, Node, Scalar, Work, grid_of
+from snref.layers.shapes import (
+    Padding,
+    Pair,
+    check_window,
+    image,
+    pair,
+    positions,
+    sides,
+)
+from snref.tensor import Shape
+
+
+@dataclass(frozen=True)
+class MaxPool(Layer):
+    """The largest value of every window; windows may overlap.
+
+    forward    y[n,c,p,q] = max_rs x[n,c,ph+r,qw+s]       (h, w: strides)
+    backward   dx[n,c,i,j] = sum of dy[n,c,p,q] over the windows (p, q) whose first
+               maximum is at (i, j)
+
+    stride None is the kernel's size. Padding is never the maximum.
+
+    Source: Krizhevsky et al. 2012, section 3.4.
+    """
+
+    kernel: Pair
+    stride: Pair | None = None
+    padding: Padding = 0
+
+    def __post_init__(self) -> None:
+        check_window(self.kernel, self.kernel, 0)
+        check_padding(self.kernel, self.stride or self.kernel, self.padding)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        n, c, *x = image(inputs)
+        stride = self.stride or self.kernel
+        return (n, c, *positions(tuple(x), self.kernel, stride, self.padding))
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y = node.x, node.y
+        return (
+            Launch(
+                "pool.max_forward",
+                (y,),
+                (x,),
+                window(self.kernel, self.stride or self.kernel, self.padding),
+                grid=grid_of(y.nbytes // 4),
+                flops=taps(self.kernel) * (y.nbytes // 4),
+                moved=x.nbytes + y.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, y, dy, dx = node.x, node.y, node.dy, node.dx
+        if dx is None:
+            return ()
+        return (
+            Launch(
+                "pool.max_backward",
+                (dx,),
+                (x, dy),
+                window(self.kernel, self.stride or self.kernel, self.padding),
+                # cuDNN asks for y, too; the kernel finds the maxima again.
+                held=(y,) if node.declarations == "original" else (),
+                grid=grid_of(x.nbytes // 4),
+                flops=2 * taps(self.kernel) * (y.nbytes // 4),
+                moved=2 * x.nbytes + dy.nbytes,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class AveragePool(Layer):
+    """The mean value of every window; windows may overlap.
+
+    forward    y[n,c,p,q] = 1/m sum_rs x[n,c,ph+r,qw+s]       (h, w: strides)
+    backward   dx[n,c,i,j] = sum of dy[n,c,p,q]/m over the windows (p, q) that hold
+               (i, j)
+
+    m counts the window's values, those in the padding only with count_padding.
+    kernel None is the whole image; stride None is the kernel's size.
+
+    Source: Lin et al. 2014, section 3.2 (over the whole image).
+    """
+
+    kernel: Pair | None = None
+    stride: Pair | None = None
+    padding: Padding = 0
+    count_padding: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kernel is None:
+            if self.stride is not None or self.padding != 0:
+                raise ValueError("a stride or padding needs a kernel")
+            return
+        check_window(self.kernel, self.kernel, 0)
+        check_padding(self.kernel, self.stride or self.kernel, self.padding)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        n, c, *x = image(inputs)
+        kernel = self.kernel or (x[0], x[1])
+        stride = self.stride or kernel
+        return (n, c, *positions(tuple(x), kernel, stride, self.padding))
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y = node.x, node.y
+        kernel = self.kernel or (x.shape[2], x.shape[3])
+        scalars = window(kernel, self.stride or kernel, self.padding)
+        return (
+            Launch(
+                "pool.average_forward",
+                (y,),
+                (x,),
+                (*scalars, int(self.count_padding)),
+                grid=grid_of(y.nbytes // 4),
+                flops=taps(kernel) * (y.nbytes // 4),
+                moved=x.nbytes + y.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, y, dy, dx = node.x, node.y, node.dy, node.dx
+        if dx is None:
+            return ()
+        kernel = self.kernel or (x.shape[2], x.shape[3])
+        scalars = window(kernel, self.stride or kernel, self.padding)
+        return (
+            Launch(
+                "pool.average_backward",
+                (dx,),
+                (dy,),
+                (*scalars, int(self.count_padding)),
+                # cuDNN asks for x and y for every kind of pooling.
+                held=(x, y) if node.declarations == "original" else (),
+                grid=grid_of(x.nbytes // 4),
+                flops=taps(kernel) * (y.nbytes // 4),
+                moved=x.nbytes + dy.nbytes,
+            ),
+        )
+
+
+def check_padding(kernel: Pair, stride: Pair, padding: Padding) -> None:
+    """Raise ValueError unless every window holds a value of the image."""
+    check_window(kernel, stride, padding)
+    (r, s), (top, bottom, left, right) = pair(kernel), sides(padding)
+    if max(top, bottom) >= r or max(left, right) >= s:
+        raise ValueError(f"padding {padding}: must be less than the kernel, {kernel}")
+
+
+def window(kernel: Pair, stride: Pair, padding: Padding) -> tuple[Scalar, ...]:
+    """The scalars of a launch; how far padding goes at the end follows from shapes."""
+    top, _, left, _ = sides(padding)
+    return (*pair(kernel), *pair(stride), top, left)
+
+
+def taps(kernel: Pair) -> int:
+    """Values in a window."""
+    r, s = pair(kernel)
+    return r * s

@@ -1,0 +1,79 @@
+"""Shapes of images under a sliding window: sizes, strides, padding; and refusals."""
+
+from typing import TypeAlias
+
+from snref.tensor import Shape
+
+Pair: TypeAlias = int | tuple[int, int]
+Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]
+
+
+def pair(value: Pair) -> tuple[int, int]:
+    """One number for height and width, or one for each."""
+    return (value, value) if isinstance(value, int) else value
+
+
+def sides(padding: Padding) -> tuple[int, int, int, int]:
+    """Padding of the top, bottom, left and right side.
+
+    >>> sides(1), sides((0, 3)), sides((0, 1, 0, 1))
+    ((1, 1, 1, 1), (0, 0, 3, 3), (0, 1, 0, 1))
+    """
+    if isinstance(padding, int):
+        return (padding,) * 4
+    if len(padding) == 2:
+        return (padding[0], padding[0], padding[1], padding[1])
+    return padding
+
+
+def check_window(kernel: Pair, stride: Pair, padding: Padding) -> None:
+    """Raise ValueError unless kernel and stride are >= 1 and padding is >= 0."""
+    for what, value, least in (
+        ("kernel", pair(kernel), 1),
+        ("stride", pair(stride), 1),
+        ("padding", sides(padding), 0),
+    ):
+        if min(value) < least:
+            raise ValueError(f"{what} {value}: every number must be >= {least}")
+
+
+def positions(image: Shape, kernel: Pair, stride: Pair, padding: Padding) -> Shape:
+    """Height and width of the output: how many places a window has in an image.
+
+    The window starts in the padding and stays inside it; what is left over at the
+    end is not read.
+
+    >>> positions((227, 227), 11, 4, 0)
+    (55, 55)
+    """
+    top, bottom, left, right = sides(padding)
+    padded = image[0] + top + bottom, image[1] + left + right
+    (r, s), (down, across) = pair(kernel), pair(stride)
+    if padded[0] < r or padded[1] < s:
+        raise ValueError(
+            f"an image of {padded[0]}x{padded[1]}, padding included, is smaller than "
+            f"the kernel of {r}x{s}"
+        )
+    return (padded[0] - r) // down + 1, (padded[1] - s) // across + 1
+
+
+def one(inputs: tuple[Shape, ...]) -> Shape:
+    """The shape of the only input."""
+    if len(inputs) != 1:
+        raise ValueError(f"{len(inputs)} inputs: it has exactly one")
+    return inputs[0]
+
+
+def image(inputs: tuple[Shape, ...]) -> Shape:
+    """The shape of the only input, a batch of images (N, C, H, W)."""
+    shape = one(inputs)
+    if len(shape) != 4:
+        raise ValueError(f"an input of shape {shape}: it must be (N, C, H, W)")
+    return shape
+
+
+def several(inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """The shapes of two or more inputs."""
+    if len(inputs) < 2:
+        raise ValueError(f"{len(inputs)} input: a join has at least 2")
+    return inputs

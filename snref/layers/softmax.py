@@ -1,0 +1,84 @@
+"""Softmax with cross-entropy: the loss that ends a net."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from snref.layer import Launch, Layer, Node, Work
+from snref.layers.shapes import one
+from snref.tensor import Shape
+
+
+@dataclass(frozen=True)
+class Softmax(Layer):
+    """Probabilities of the classes, and the mean cross-entropy with the labels.
+
+    forward    y[n,k] = exp(x[n,k]) / sum_j exp(x[n,j])
+               losses[n] = -log y[n,label[n]];  loss = 1/N sum_n losses[n]
+    backward   dx[n,k] = (y[n,k] - (k = label[n])) / N
+
+    Source: Bishop 2006, sections 4.3.4 and 5.2.
+    """
+
+    checkpoint: ClassVar[bool] = True
+    loss: ClassVar[bool] = True
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = one(inputs)
+        if len(shape) < 2:
+            raise ValueError(f"an input of shape {shape}: it must be (N, classes)")
+        return shape
+
+    def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        return {"losses": (inputs[0][0],), "loss": (1,)}
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y = node.x, node.y
+        labels, losses = node.saved["labels"], node.saved["losses"]
+        size = x.nbytes // 4
+        return (
+            Launch(
+                "softmax.forward",
+                (y,),
+                (x,),
+                view="rows",
+                grid=(x.shape[0],),
+                flops=5 * size,
+                moved=2 * x.nbytes,
+            ),
+            Launch(
+                "softmax.losses",
+                (losses,),
+                (x, labels),
+                view="rows",
+                grid=(x.shape[0],),
+                flops=4 * size,
+                moved=x.nbytes + labels.nbytes + losses.nbytes,
+            ),
+            Launch(
+                "softmax.mean",
+                (node.saved["loss"],),
+                (losses,),
+                flops=x.shape[0],
+                moved=losses.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, y, dx = node.x, node.y, node.dx
+        if dx is None:
+            return ()
+        size = x.nbytes // 4
+        return (
+            Launch(
+                "softmax.backward",
+                (dx,),
+                (y, node.saved["labels"]),
+                (1 / x.shape[0],),
+                view="rows",
+                held=(x,) if node.declarations == "original" else (),
+                may_overwrite=((dx, y, "gradients"),),
+                grid=(x.shape[0],),
+                flops=2 * size,
+                moved=2 * x.nbytes,
+            ),
+        )
