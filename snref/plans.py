@@ -178,6 +178,41 @@ def memory(plan: Plan, workspace: bool = False) -> list[int]:
     return usage
 
 
+def host_memory(plan: Plan) -> list[int]:
+    """Bytes kept on the host during each step: from a copy out to the last copy back.
+
+    >>> x = Tensor("x", (64,))
+    >>> host_memory(Plan((Alloc(x), Offload(x), Free(x), Alloc(x), Prefetch(x))))
+    [0, 256, 256, 256, 256]
+    """
+    until: set[Tensor] = set()  # tensors that a later step copies back
+    last: set[Step] = set()  # the last copies back of each value
+    for step in reversed(plan.steps):
+        match step:
+            case Prefetch(tensor):
+                if tensor not in until:
+                    until.add(tensor)
+                    last.add(step)
+            case Offload(tensor):
+                until.discard(tensor)
+            case Run() | Alloc() | Free():
+                pass
+    kept, usage, ending = 0, [], 0
+    for step in plan.steps:
+        kept -= ending
+        ending = 0
+        match step:
+            case Offload(tensor):
+                kept += tensor.nbytes
+            case Prefetch(tensor):
+                if step in last:
+                    ending = tensor.nbytes
+            case Run() | Alloc() | Free():
+                pass
+        usage.append(kept)
+    return usage
+
+
 def extent(plan: Plan) -> int:
     """Highest address in use, in bytes, of a placed plan: peak plus fragmentation."""
     ends = (

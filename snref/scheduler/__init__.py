@@ -1,0 +1,193 @@
+"""The scheduler: a plan for training a net in the memory there is.
+
+Read in this order; each file is one stage, a pure function from plan to plan:
+
+1. liveness        free a tensor at its last use                  (paper, 3.2)
+2. offloading      unified tensor pool, eager                      (3.3.1)
+3. lru_cache       unified tensor pool, lazy: the LRU tensor cache (3.3.2)
+4. recomputation   forget what is cheap to compute again           (3.4)
+5. in_place        outputs over inputs, by renaming
+6. algorithms      convolution algorithm and workspace             (3.5)
+7. placement       an address for every tensor                     (3.2.1)
+
+``schedule`` below is the pipeline. Liveness is the paper's first stage and the last
+pass here: the other stages put in second definitions (a re-run, a copy back), and only
+then does it show what is dead in between. No stage knows a device or a kind of layer.
+"""
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from snref.costs import Costs
+from snref.plans import (
+    OutOfMemory,
+    Plan,
+    Run,
+    extent,
+    host_memory,
+    lower_bound,
+    memory,
+)
+from snref.scheduler.algorithms import choose, choose_algorithms
+from snref.scheduler.in_place import overwrite
+from snref.scheduler.liveness import free_dead, hold_all
+from snref.scheduler.lru_cache import ChooseAlgorithms, tensor_cache
+from snref.scheduler.offloading import offload
+from snref.scheduler.placement import place
+from snref.scheduler.recomputation import Strategy, recompute
+from snref.verification import verify
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the scheduler may do. Bytes are bytes; None is no limit.
+
+    liveness       free at the last use; without it every tensor is held throughout
+    recompute      which of the paper's strategies, None for no recomputation
+    transfers      "none"; "offload" (convolutions, one ahead); "demand" (every
+                   checkpoint, at first need); "cache" (LRU, only when room is needed)
+    algorithms     "none": no workspaces; "exact": one summation order; "fastest"
+    overwrite      "never"; "gradients" (as the original); "activations" is not here yet
+    capacity       bytes that may be in use at once, workspaces included
+    slab           bytes of device memory they live in: the highest address
+    host_capacity  bytes of host memory a plan may keep
+    """
+
+    liveness: bool = True
+    recompute: Strategy | None = "cost-aware"
+    transfers: Literal["none", "offload", "demand", "cache"] = "cache"
+    algorithms: Literal["none", "exact", "fastest"] = "exact"
+    overwrite: Literal["never", "gradients"] = "gradients"
+    capacity: int | None = None
+    slab: int | None = None
+    host_capacity: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The tighter of capacity and slab."""
+        limits = [n for n in (self.capacity, self.slab) if n is not None]
+        return min(limits, default=None)
+
+
+PRESETS: Mapping[str, Options] = {
+    "baseline": Options(liveness=False, recompute=None, transfers="none"),
+    "liveness": Options(recompute=None, transfers="none"),
+    "offload": Options(recompute=None, transfers="offload"),
+    "speed-centric": Options(recompute="speed-centric", transfers="offload"),
+    "memory-centric": Options(recompute="memory-centric", transfers="offload"),
+    "superneurons": Options(recompute="cost-aware", transfers="offload"),
+    "cache": Options(recompute="cost-aware", transfers="cache"),
+}
+
+
+def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
+    """The route as a plan that fits: allocated, placed and verified.
+
+    costs says how long each algorithm takes; without it convolutions keep the one
+    that needs no workspace.
+
+    Raises OutOfMemory, naming the step and the least capacity that does.
+    """
+    with _no_garbage_collection():
+        plan = route
+        if options.overwrite != "never":
+            plan = overwrite(plan, options.overwrite)
+        if options.recompute is not None:
+            plan = recompute(plan, options.recompute)
+        if options.transfers == "offload":
+            plan = offload(plan, "ahead")
+        elif options.transfers == "demand":
+            plan = offload(plan, "demand")
+        plan = _fit(plan, options, costs)
+        kept = max(host_memory(plan))
+        if options.host_capacity is not None and kept > options.host_capacity:
+            raise OutOfMemory("the host", kept, options.host_capacity, kept)
+        verify(
+            plan,
+            route,
+            capacity=options.capacity,
+            slab=options.slab,
+            host_capacity=options.host_capacity,
+        )
+        return plan
+
+
+def _fit(plan: Plan, options: Options, costs: Costs | None) -> Plan:
+    """The plan allocated and placed within the limit, with what workspace fits."""
+    limit = options.limit
+    bound = lower_bound(plan)
+    if limit is not None and limit < bound:
+        raise OutOfMemory(_tightest(plan), bound, limit, bound)
+    if limit is None:
+        return _allocate(plan, options, costs, None)
+    bare = free_dead(plan) if options.liveness else hold_all(plan)
+    if max(memory(bare, workspace=True)) <= limit:
+        bare = place(bare, limit)
+        if extent(bare) <= limit:
+            return _with_workspaces(plan, bare, options, costs, limit)
+    if options.transfers == "cache":
+        fastest: ChooseAlgorithms | None = None
+        if costs is not None and options.algorithms != "none":
+            freedom = options.algorithms
+            fastest = lambda run, left: choose(run, left, costs, freedom)  # noqa: E731
+        return tensor_cache(plan, limit, fastest)
+    needed = max(memory(bare, workspace=True))
+    least = extent(place(bare))
+    raise OutOfMemory(_fullest(bare), max(needed, least), limit, least)
+
+
+def _with_workspaces(
+    plan: Plan, bare: Plan, options: Options, costs: Costs | None, limit: int
+) -> Plan:
+    """With workspaces under the limit; fewer where fragmentation is in the way."""
+    granted = limit
+    for _ in range(4):
+        full = _allocate(plan, options, costs, granted)
+        excess = extent(full) - limit
+        if excess <= 0:
+            return full
+        granted -= excess
+    return bare
+
+
+def _tightest(plan: Plan) -> str:
+    """The run with the largest working set."""
+    run = max(plan.runs(), key=lambda run: sum(t.room for t in run.working_set))
+    return f"{run.layer} {run.phase}"
+
+
+def _fullest(plan: Plan) -> str:
+    """The run during which most bytes are in use."""
+    usage = zip(memory(plan, workspace=True), plan.steps, strict=True)
+    _, run = max(
+        ((nbytes, step) for nbytes, step in usage if isinstance(step, Run)),
+        key=lambda pair: pair[0],
+    )
+    return f"{run.layer} {run.phase}"
+
+
+def _allocate(
+    plan: Plan, options: Options, costs: Costs | None, granted: int | None
+) -> Plan:
+    """Algorithms, liveness and placement: the plan without a cache."""
+    if costs is not None and options.algorithms != "none":
+        plan = choose_algorithms(plan, granted, costs, options.algorithms)
+    plan = free_dead(plan) if options.liveness else hold_all(plan)
+    return place(plan, options.limit)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Plans hold many small objects and no cycles: collecting them takes longer
+    than making them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
