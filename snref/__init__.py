@@ -1,0 +1,62 @@
+"""SuperNeurons and forward-region reuse: a reference that plans, verifies and runs.
+
+Names are imported when they are used: planning needs neither NumPy nor Numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from snref import layers, nets
+    from snref.net import Net, route
+    from snref.planning import PlannedNet, plan
+    from snref.plans import InvalidPlan, OutOfMemory, Plan
+    from snref.scheduler import PRESETS, Options, schedule
+    from snref.verification import verify
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "InvalidPlan": "plans",
+    "Net": "net",
+    "Options": "scheduler",
+    "OutOfMemory": "plans",
+    "PRESETS": "scheduler",
+    "Plan": "plans",
+    "PlannedNet": "planning",
+    "layers": "layers",
+    "nets": "nets",
+    "plan": "planning",
+    "route": "net",
+    "schedule": "scheduler",
+    "verify": "verification",
+}
+
+__all__ = [
+    "PRESETS",
+    "InvalidPlan",
+    "Net",
+    "Options",
+    "OutOfMemory",
+    "Plan",
+    "PlannedNet",
+    "layers",
+    "nets",
+    "plan",
+    "route",
+    "schedule",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'snref' has no attribute {name!r}")
+    module = import_module(f"snref.{_MODULES[name]}")
+    value = module if name == _MODULES[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,50 @@
+"""Where a plan runs: the methods that every device has.
+
+Overlap is the device's business, and one rule gives it: a copy waits for the compute
+issued before it; a launch waits for the copies of the tensors it touches; the memory
+of a released tensor waits for its copy out.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+from snref.layer import Launch
+from snref.tensor import Tensor
+
+Buffer: TypeAlias = Any  # a tensor's bytes on the device, as the device likes them
+HostCopy: TypeAlias = Any  # and on the host
+
+
+class Device(Protocol):
+    """A slab of memory, kernels, and copies to and from the host.
+
+    Calls may return before their work is done; ``synchronize`` waits for all of it.
+    """
+
+    def view(self, tensor: Tensor, offset: int) -> Buffer:
+        """The tensor's bytes, from this offset of the slab on."""
+        ...
+
+    def launch(self, launch: Launch, buffers: Sequence[Buffer]) -> None:
+        """Run a kernel on its outputs, then its inputs."""
+        ...
+
+    def to_host(self, tensor: Tensor, buffer: Buffer) -> HostCopy:
+        """Begin the copy to the host."""
+        ...
+
+    def to_device(self, host: HostCopy, tensor: Tensor, buffer: Buffer) -> None:
+        """Begin the copy back."""
+        ...
+
+    def release(self, tensor: Tensor, buffer: Buffer) -> None:
+        """Take the bytes back; others may have them once no copy reads them."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until everything issued is done."""
+        ...
+
+    def now(self) -> float:
+        """Seconds on the device's clock, from an arbitrary start."""
+        ...

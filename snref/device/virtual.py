@@ -1,0 +1,276 @@
+"""The virtual device: no data, three clocks, and a roofline for every kernel.
+
+It says how long a plan would take on a machine that is not here, for nets that would
+never fit on the one that is. A kernel takes ``max(flops / peak, bytes / bandwidth) +
+latency`` (Williams, Waterman and Patterson 2009), a copy ``bytes / link + latency``.
+Such seconds rank plans; they are a model and no measurement.
+"""
+
+import tomllib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from snref.costs import Costs
+from snref.layer import Algorithm, Choice, Part
+from snref.plans import Alloc, Free, Offload, Phase, Plan, Prefetch, Run
+from snref.tensor import Tensor
+
+MACHINES = Path(__file__).parent / "machines"
+NUMBERS = {  # of a machine's file, with their units
+    "flops": "FLOP/s",
+    "bandwidth": "bytes/s",
+    "memory": "bytes",
+    "to_host": "bytes/s",
+    "to_device": "bytes/s",
+    "launch_latency": "seconds",
+    "copy_latency": "seconds",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU and its link to the host, in numbers that each have a source.
+
+    flops        float32 operations per second, at most
+    bandwidth    bytes per second of the device's memory, at most
+    memory       bytes of it
+    to_host, to_device   bytes per second of the link, each way
+    launch_latency, copy_latency   seconds that a kernel, a copy, takes at the least
+    efficiency   share of ``flops`` that kernels reach: by the name of a convolution
+                 algorithm, "product" for matrix products and "other"; and "memory",
+                 the share of ``bandwidth`` that all reach. A model.
+    sources      where each of these numbers is from
+    """
+
+    name: str
+    title: str
+    flops: float
+    bandwidth: float
+    memory: int
+    to_host: float
+    to_device: float
+    launch_latency: float
+    copy_latency: float
+    efficiency: Mapping[str, float]
+    sources: Mapping[str, str] = field(repr=False)
+
+    def seconds(self, kind: str, flops: int, moved: int) -> float:
+        """The roofline: seconds of a kernel of this kind of efficiency."""
+        share = self.efficiency.get(kind, self.efficiency["other"])
+        compute = flops / (share * self.flops)
+        traffic = moved / (self.efficiency["memory"] * self.bandwidth)
+        return max(compute, traffic) + self.launch_latency
+
+    def constants(self) -> dict[str, Any]:
+        """All numbers with unit and source, for reports."""
+        numbers: dict[str, Any] = {
+            key: {
+                "value": getattr(self, key),
+                "unit": unit,
+                "source": self.sources[key],
+            }
+            for key, unit in NUMBERS.items()
+        }
+        numbers["efficiency"] = {
+            **self.efficiency,
+            "source": self.sources["efficiency"],
+        }
+        return {"name": self.name, "title": self.title, **numbers}
+
+
+def names() -> tuple[str, ...]:
+    """The machines that come with snref.
+
+    >>> names()
+    ('a100', 'h200', 'k40c', 't4', 'titanxp')
+    """
+    return tuple(sorted(path.stem for path in MACHINES.glob("*.toml")))
+
+
+def machine(name: str) -> Machine:
+    """A machine by name, "k40c" or "virtual:k40c", or from a file of one's own.
+
+    Raises ValueError for a name that is unknown and for a file that is incomplete.
+
+    >>> machine("k40c").bandwidth
+    288000000000.0
+    """
+    name = name.removeprefix("virtual:")
+    own = name.endswith(".toml")
+    if not own and name not in names():
+        raise ValueError(
+            f"no machine {name!r}: {', '.join(names())}, or a file that ends in .toml"
+        )
+    path = Path(name) if own else MACHINES / f"{name}.toml"
+    with path.open("rb") as file:
+        try:
+            table = tomllib.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return _machine(path, table)
+
+
+def _machine(path: Path, table: dict[str, Any]) -> Machine:
+    """Check a machine's file, number by number."""
+    values: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    for key, unit in NUMBERS.items():
+        match table.get(key):
+            case {"value": int() | float() as value, "source": str(source)} if (
+                value > 0 or (value == 0 and unit == "seconds")
+            ):
+                values[key], sources[key] = value, source
+            case _:
+                raise ValueError(
+                    f"{path}: {key!r} must be a table of a value in {unit} and a source"
+                )
+    shares = dict(table.get("efficiency", {}))
+    sources["efficiency"] = str(shares.pop("source", "none given"))
+    shares = {"other": 1.0, "memory": 1.0, **shares}
+    for key, share in shares.items():
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ValueError(
+                f"{path}: efficiency {key!r} must be above 0 and at most 1, not {share}"
+            )
+    return Machine(
+        path.stem,
+        str(table.get("title", path.stem)),
+        values["flops"],
+        values["bandwidth"],
+        int(values["memory"]),
+        values["to_host"],
+        values["to_device"],
+        values["launch_latency"],
+        values["copy_latency"],
+        shares,
+        sources,
+    )
+
+
+def costs(plan: Plan, machine: Machine) -> Costs:
+    """The roofline's seconds for every run of a plan, and every algorithm it may use.
+
+    >>> from snref.layer import Launch
+    >>> x, y = Tensor("x", (72, 1000)), Tensor("y", (72, 1000))
+    >>> work = Launch("relu.forward", (y,), (x,), moved=2 * x.nbytes)
+    >>> plan = Plan((Run("relu1", "forward", (work,)),))
+    >>> model = costs(plan, machine("k40c"))
+    >>> f"{1e6 * model.runs['relu1', 'forward']:.2f} microseconds"
+    '7.86 microseconds'
+    """
+    runs: dict[tuple[str, Phase], float] = {}
+    algorithms: dict[tuple[str, Part, str], float] = {}
+    known: dict[Algorithm, float] = {}  # layers of equal shapes share algorithms
+    for run in plan.runs():
+        if (run.layer, run.phase) in runs:
+            continue  # a recomputation
+        total = 0.0
+        for piece in run.work:
+            if isinstance(piece, Choice):
+                for way in piece.algorithms:
+                    if way not in known:
+                        known[way] = machine.seconds(way.name, way.flops, way.moved)
+                    algorithms[run.layer, piece.part, way.name] = known[way]
+            else:
+                kind = "product" if piece.kernel.startswith("linear.") else "other"
+                total += machine.seconds(kind, piece.flops, piece.moved)
+        runs[run.layer, run.phase] = total
+    return Costs(
+        f"virtual:{machine.name}",
+        runs,
+        algorithms,
+        machine.to_host,
+        machine.to_device,
+        machine.copy_latency,
+    )
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When each step of a plan begins and ends, in seconds from the iteration's start.
+
+    Steps that take no time, Alloc and Free, begin and end when they are issued.
+    """
+
+    starts: tuple[float, ...] = field(repr=False)
+    ends: tuple[float, ...] = field(repr=False)
+    seconds: float
+    compute_seconds: float
+    copy_out_seconds: float
+    copy_in_seconds: float
+
+    @property
+    def stall_seconds(self) -> float:
+        """Seconds in which nothing computes, because something is being copied."""
+        return self.seconds - self.compute_seconds
+
+
+def simulate(plan: Plan, costs: Costs) -> Timeline:
+    """Play a plan on three clocks: kernels, copies out and copies in run side by side.
+
+    A copy waits for the compute issued before it. A launch waits for the copies in of
+    the tensors it touches, and for the copies out of those it writes. The memory of a
+    freed tensor waits for its copy out: whoever is given some of it waits, too; if
+    the plan is not placed, that is the next to be given any.
+
+    Raises ValueError if the costs lack a run of the plan.
+    """
+    compute = out = into = 0.0  # when each of the three is done with what it has
+    compute_seconds = copy_out_seconds = copy_in_seconds = 0.0
+    ready: dict[Tensor, float] = {}  # when a tensor's memory, or copy in, is there
+    copied: dict[Tensor, float] = {}  # when its latest copy, either way, is complete
+    offsets: dict[Tensor, int | None] = {}
+    leaving: deque[tuple[float, int | None, int]] = deque()  # until when, from, to
+    starts, ends = [], []
+    for step in plan.steps:
+        start = end = compute
+        match step:
+            case Run():
+                for tensor in step.working_set:
+                    start = max(start, ready.pop(tensor, start))
+                for tensor in step.writes:
+                    start = max(start, copied.get(tensor, start))
+                seconds = costs.seconds(step)
+                compute_seconds += seconds
+                compute = end = start + seconds
+            case Alloc(tensor, offset):
+                offsets[tensor] = offset
+                while leaving and leaving[0][0] <= compute:
+                    leaving.popleft()
+                for until, first, last in leaving:
+                    if (
+                        offset is None
+                        or first is None
+                        or (first < offset + tensor.room and offset < last)
+                    ):
+                        ready[tensor] = max(until, ready.get(tensor, until))
+            case Free(tensor):
+                ready.pop(tensor, None)
+                until = copied.get(tensor, 0.0)
+                if until > compute:
+                    offset = offsets[tensor]
+                    leaving.append((until, offset, (offset or 0) + tensor.room))
+            case Offload(tensor):
+                start = max(out, compute, ready.get(tensor, 0.0))
+                seconds = costs.copy_out(tensor.nbytes)
+                copy_out_seconds += seconds
+                out = copied[tensor] = end = start + seconds
+            case Prefetch(tensor):
+                there = max(ready.get(tensor, 0.0), copied.get(tensor, 0.0))
+                start = max(into, compute, there)
+                seconds = costs.copy_in(tensor.nbytes)
+                copy_in_seconds += seconds
+                into = ready[tensor] = copied[tensor] = end = start + seconds
+        starts.append(start)
+        ends.append(end)
+    return Timeline(
+        tuple(starts),
+        tuple(ends),
+        max(compute, out, into),
+        compute_seconds,
+        copy_out_seconds,
+        copy_in_seconds,
+    )
