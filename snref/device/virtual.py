@@ -221,7 +221,8 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
     compute = out = into = 0.0  # when each of the three is done with what it has
     compute_seconds = copy_out_seconds = copy_in_seconds = 0.0
     ready: dict[Tensor, float] = {}  # when a tensor's memory, or copy in, is there
-    copied: dict[Tensor, float] = {}  # when its latest copy, either way, is complete
+    copied: dict[Tensor, float] = {}  # when the latest copy from or to it is complete
+    on_host: dict[Tensor, float] = {}  # when its copy on the host is complete
     offsets: dict[Tensor, int | None] = {}
     leaving: deque[tuple[float, int | None, int]] = deque()  # until when, from, to
     starts, ends = [], []
@@ -249,7 +250,7 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
                         ready[tensor] = max(until, ready.get(tensor, until))
             case Free(tensor):
                 ready.pop(tensor, None)
-                until = copied.get(tensor, 0.0)
+                until = copied.pop(tensor, 0.0)
                 if until > compute:
                     offset = offsets[tensor]
                     leaving.append((until, offset, (offset or 0) + tensor.room))
@@ -257,9 +258,9 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
                 start = max(out, compute, ready.get(tensor, 0.0))
                 seconds = costs.copy_out(tensor.nbytes)
                 copy_out_seconds += seconds
-                out = copied[tensor] = end = start + seconds
+                out = copied[tensor] = on_host[tensor] = end = start + seconds
             case Prefetch(tensor):
-                there = max(ready.get(tensor, 0.0), copied.get(tensor, 0.0))
+                there = max(ready.get(tensor, 0.0), on_host.get(tensor, 0.0))
                 start = max(into, compute, there)
                 seconds = costs.copy_in(tensor.nbytes)
                 copy_in_seconds += seconds
