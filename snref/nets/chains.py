@@ -1,14 +1,37 @@
-"""Nets that are a chain of layers: LeNet, AlexNet, VGG."""
+"""Nets that are a chain of layers: LeNet, AlexNet, VGG, and one for 8x8 digits."""
 
 from snref.layer import Layer
 from snref.layers import LRN, Conv, Dropout, Linear, MaxPool, ReLU, Softmax
-from snref.net import Net, Value
+from snref.net import Net
+
+VGG = {  # convolutions before every pooling: columns D and E
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
+}
+
+
+def digits(batch: int, input_size: int = 8) -> Net:
+    """A net for scikit-learn's digits of 1 x 8 x 8, with a layer of every kind."""
+    return _chain(
+        "digits",
+        (batch, 1, input_size, input_size),
+        conv1=Conv(16, 3, padding=1),
+        relu1=ReLU(),
+        lrn1=LRN(),
+        pool1=MaxPool(2),
+        conv2=Conv(32, 3, padding=1),
+        relu2=ReLU(),
+        pool2=MaxPool(2),
+        drop2=Dropout(0.25),
+        fc3=Linear(10),
+        softmax=Softmax(),
+    )
 
 
 def lenet(batch: int, input_size: int = 28) -> Net:
-    """A small net for digits of 1 x 28 x 28.
+    """A net for digits or clothes of 1 x 28 x 28, with ReLU and max-pooling.
 
-    Source: LeCun et al. 1998, section II-B, with ReLU and max-pooling.
+    Source: LeCun et al. 1998, section II-B.
     """
     return _chain(
         "lenet",
@@ -25,7 +48,7 @@ def lenet(batch: int, input_size: int = 28) -> Net:
 
 
 def alexnet(batch: int, input_size: int = 227) -> Net:
-    """23 layers, 62,378,344 parameters: one tower, no groups, as SuperNeurons has it.
+    """23 layers, 62,378,344 parameters: in one tower, without groups.
 
     Source: Krizhevsky et al. 2012, section 3.5.
     """
@@ -49,10 +72,39 @@ def alexnet(batch: int, input_size: int = 227) -> Net:
         pool5=MaxPool(3, stride=2),
         fc6=Linear(4096),
         relu6=ReLU(),
-        drop6=Dropout(0.5),
+        drop6=Dropout(),
         fc7=Linear(4096),
         relu7=ReLU(),
-        drop7=Dropout(0.5),
+        drop7=Dropout(),
+        fc8=Linear(1000),
+        softmax=Softmax(),
+    )
+
+
+def vgg(depth: int, batch: int, input_size: int = 227) -> Net:
+    """VGG-16 or VGG-19; the usual input size is 224, SuperNeurons' is 227.
+
+    Source: Simonyan and Zisserman 2015, table 1, columns D and E.
+    """
+    if depth not in VGG:
+        raise ValueError(f"vgg of depth {depth}: there are 16 and 19")
+    layers: dict[str, Layer] = {}
+    for stage, convolutions in enumerate(VGG[depth], 1):
+        filters = min(64 * 2 ** (stage - 1), 512)
+        for i in range(1, convolutions + 1):
+            layers[f"conv{stage}_{i}"] = Conv(filters, 3, padding=1)
+            layers[f"relu{stage}_{i}"] = ReLU()
+        layers[f"pool{stage}"] = MaxPool(2)
+    return _chain(
+        f"vgg{depth}",
+        (batch, 3, input_size, input_size),
+        **layers,
+        fc6=Linear(4096),
+        relu6=ReLU(),
+        drop6=Dropout(),
+        fc7=Linear(4096),
+        relu7=ReLU(),
+        drop7=Dropout(),
         fc8=Linear(1000),
         softmax=Softmax(),
     )
@@ -61,7 +113,7 @@ def alexnet(batch: int, input_size: int = 227) -> Net:
 def _chain(name: str, shape: tuple[int, ...], **layers: Layer) -> Net:
     """A net of these layers, each reading the one before."""
     net = Net(name)
-    value: Value = net.input(shape)
+    x = net.input(shape)
     for layer_name, layer in layers.items():
-        value = net.add(layer_name, layer, value)
+        x = net.add(layer_name, layer, x)
     return net
