@@ -31,6 +31,7 @@ class Run:
     reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
     writes: tuple[Tensor, ...] = field(init=False, repr=False)
     working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
+    _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         reads: dict[Tensor, None] = {}
@@ -48,11 +49,14 @@ class Run:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """The kernel calls, in order, with every choice made."""
-        calls: list[Launch] = []
-        for piece in self.work:
-            calls += piece.launches if isinstance(piece, Choice) else (piece,)
-        return tuple(calls)
+        """The kernel calls, in order, with every choice made. Built at first use."""
+        if self._launches is None:
+            calls: list[Launch] = []
+            for piece in self.work:
+                calls += piece.launches if isinstance(piece, Choice) else (piece,)
+            object.__setattr__(self, "_launches", tuple(calls))
+        assert self._launches is not None
+        return self._launches
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -60,7 +64,8 @@ class Run:
 
     @property
     def workspaces(self) -> tuple[Tensor, ...]:
-        return tuple(c.workspace for c in self.choices if c.workspace is not None)
+        scratch = (c.workspace for c in self.choices if c.workspace is not None)
+        return tuple(dict.fromkeys(scratch))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

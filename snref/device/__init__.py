@@ -6,10 +6,13 @@ of a released tensor waits for its copy out.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from snref.layer import Launch
 from snref.tensor import Tensor
+
+if TYPE_CHECKING:  # planning does without numpy
+    from numpy.typing import NDArray
 
 Buffer: TypeAlias = Any  # a tensor's bytes on the device, as the device likes them
 HostCopy: TypeAlias = Any  # and on the host
@@ -19,14 +22,37 @@ class Device(Protocol):
     """A slab of memory, kernels, and copies to and from the host.
 
     Calls may return before their work is done; ``synchronize`` waits for all of it.
+
+    slab    bytes that there are
+    in_use  bytes viewed and not yet released, each tensor rounded up to 256
     """
+
+    slab: int
+    in_use: int
+
+    def resident(self, array: "NDArray[Any]") -> Buffer:
+        """A buffer outside the slab, for what the scheduler does not allocate."""
+        ...
+
+    def read(self, buffer: Buffer) -> "NDArray[Any]":
+        """A copy of what a buffer holds, once all that was issued is done."""
+        ...
+
+    def write(self, buffer: Buffer, array: "NDArray[Any]") -> None:
+        """Overwrite what a buffer holds."""
+        ...
 
     def view(self, tensor: Tensor, offset: int) -> Buffer:
         """The tensor's bytes, from this offset of the slab on."""
         ...
 
-    def launch(self, launch: Launch, buffers: Sequence[Buffer]) -> None:
-        """Run a kernel on its outputs, then its inputs."""
+    def launch(
+        self,
+        launch: Launch,
+        buffers: Sequence[Buffer],
+        scalars: Sequence[int | float],
+    ) -> None:
+        """Run a kernel on its outputs, then its inputs, then its scalars."""
         ...
 
     def to_host(self, tensor: Tensor, buffer: Buffer) -> HostCopy:

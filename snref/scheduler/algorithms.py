@@ -17,9 +17,10 @@ A convolution with 1,000 bytes left, and with 100:
 >>> slow = Algorithm("tiled", "taps", 0, 9, 9, lambda y, x, w, scratch: ())
 >>> fast = Algorithm("im2col", "taps", 900, 9, 9, lambda y, x, w, scratch: ())
 >>> run = Run("conv1", "forward", (Choice("forward", y, (x, w), (slow, fast), slow),))
->>> costs = Costs(alternatives={
+>>> seconds = {
 ...     ("conv1", "forward", "tiled"): 2.0, ("conv1", "forward", "im2col"): 1.0,
-... })
+... }
+>>> costs = Costs("by hand", {}, seconds, to_host=1e9, to_device=1e9)
 >>> for left in 1000, 100:
 ...     print(choose_algorithms(Plan((run,)), 512 + left, costs, "exact"))
 forward   conv1  x -> y  [forward=im2col]
@@ -79,7 +80,7 @@ def choose(run: Run, left: int | None, costs: Costs, freedom: Freedom) -> Run:
                 if (left is None or aligned(algorithm.workspace) <= left)
                 and (freedom == "fastest" or algorithm.order == first.order)
             ),
-            key=lambda a: (costs.alternative(run.layer, choice.part, a.name), a.workspace),
+            key=lambda a: (costs.algorithm(run.layer, choice.part, a.name), a.workspace),
             default=first,
         )
 

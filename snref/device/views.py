@@ -1,0 +1,23 @@
+"""The shapes under which kernels see their arrays (``Launch.view``)."""
+
+from math import prod
+
+from snref.layer import View
+from snref.tensor import Shape
+
+
+def viewed(shape: Shape, view: View) -> Shape:
+    """The shape under which a kernel sees a tensor; one dimension stays one.
+
+    >>> [viewed((2, 3, 5, 5), view) for view in ("rows", "channels", "flat")]
+    [(2, 75), (2, 3, 25), (150,)]
+    >>> viewed((2, 3), "channels"), viewed((3,), "channels")
+    ((2, 3, 1), (3,))
+    """
+    if len(shape) < 2 or view == "shape":
+        return shape
+    if view == "rows":
+        return (shape[0], prod(shape[1:]))
+    if view == "channels":
+        return (*shape[:2], prod(shape[2:]))
+    return (prod(shape),)
