@@ -177,6 +177,17 @@ class Layer:
         """Shapes of the small tensors kept beside the parameters, by name."""
         return {}
 
+    def shared_parameters(self) -> dict[str, tuple[str, str]]:
+        """Parameters of an earlier layer that this one uses, too.
+
+        By this layer's name for it: (the layer that owns it, its name there).
+        """
+        return {}
+
+    def labels_shape(self, *inputs: Shape) -> Shape:
+        """Shape of the labels that a loss reads: a class an image."""
+        return inputs[0][:1]
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         """The kernels that compute node.ys from node.xs."""
         raise NotImplementedError

@@ -258,13 +258,12 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
         raise ValueError(
             f"net {net.name!r} ends in {', '.join(ends)}: it must end in one loss"
         )
-    labels = Tensor("labels", (root.shape[0],), "input", "int32")
     image = Tensor(root.name, root.shape, "input")
     ys: dict[_Wire, tuple[Tensor, ...]] = {root: (image,)}
     dys: dict[_Wire, tuple[Tensor | None, ...]] = {root: (None,)}
     if net.declarations == "original":  # counts the gradient of the image, too
         dys[root] = (Tensor(f"{root.name}.dy", root.shape, "gradient"),)
-    nodes = []
+    nodes: list[Node] = []
     for number, wire in enumerate(layers, 1):
         layer, name = wire.layer, wire.name
         assert layer is not None
@@ -285,11 +284,20 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
         gradients = gradients if wire.readers else ()
         dys[wire] = gradients
         shapes = [x.shape for x in xs]
-        parameters = layer.parameter_shapes(*shapes)
+        own = layer.parameter_shapes(*shapes)
+        parameters = _named(name, "{}", own, "parameter")
+        parameter_gradients = _named(name, "d{}", own, "parameter_gradient")
+        for key, (owner, its_key) in layer.shared_parameters().items():
+            lender = next(node for node in nodes if node.name == owner)
+            parameters[key] = lender.parameters[its_key]
+            parameter_gradients[key] = lender.parameter_gradients[its_key]
         saved = {
             key: Tensor(f"{name}.{key}", shape, "state")
             for key, shape in layer.saved_shapes(*shapes).items()
         }
+        if layer.loss:
+            labels = layer.labels_shape(*shapes)
+            saved["labels"] = Tensor("labels", labels, "input", "int32")
         nodes.append(
             Node(
                 name,
@@ -299,10 +307,10 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
                 ys[wire],
                 dxs,
                 gradients,
-                _named(name, "{}", parameters, "parameter"),
-                _named(name, "d{}", parameters, "parameter_gradient"),
-                _named(name, "{}.momentum", parameters, "momentum"),
-                {**saved, "labels": labels} if layer.loss else saved,
+                parameters,
+                parameter_gradients,
+                _named(name, "{}.momentum", own, "momentum"),
+                saved,
                 net.declarations,
             )
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from snref.layer import (
     Algorithm,
@@ -27,6 +27,9 @@ from snref.layers.shapes import (
     sides,
 )
 from snref.tensor import Shape, Tensor
+
+# The scalars of a launch: strides down and across, padding of top and left, groups.
+Window: TypeAlias = tuple[int, int, int, int, int]
 
 TILE = 16  # a block of 16 x 16 threads computes as many outputs
 
@@ -82,33 +85,39 @@ class Conv(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, w = node.x, node.y, node.parameters["w"]
-        return (self.choice("forward", y, x, w), *add_bias(node))
+        return (choice("forward", y, x, w, self.window), *add_bias(node))
 
     def backward(self, node: Node) -> tuple[Work, ...]:
         x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         # dw first: it is the last to read x, whose memory dx may then take.
-        filter_gradient = self.choice("filter", dw, x, dy)
+        filter_gradient = choice("filter", dw, x, dy, self.window)
         if dx is None:
             return (filter_gradient, *bias_gradient(node))
-        data_gradient = self.choice("data", dx, dy, w)
+        data_gradient = choice("data", dx, dy, w, self.window)
         return (filter_gradient, *bias_gradient(node), data_gradient)
 
-    def choice(self, part: Part, output: Tensor, a: Tensor, b: Tensor) -> Choice:
-        """A part of this convolution, by its first algorithm for now."""
-        menu = algorithms(self, part, output.shape, a.shape, b.shape)
-        return Choice(part, output, (a, b), menu, menu[0])
+    @property
+    def window(self) -> Window:
+        top, _, left, _ = sides(self.padding)
+        return (*pair(self.stride), top, left, self.groups)
+
+
+def choice(part: Part, output: Tensor, a: Tensor, b: Tensor, window: Window) -> Choice:
+    """A part of a convolution, by its first algorithm for now.
+
+    The output and the inputs are (y, x, w) for forward, (dx, dy, w) for data and
+    (dw, x, dy) for filter.
+    """
+    menu = algorithms(part, output.shape, a.shape, b.shape, window)
+    return Choice(part, output, (a, b), menu, menu[0])
 
 
 @cache
 def algorithms(
-    conv: Conv, part: Part, output: Shape, a: Shape, b: Shape
+    part: Part, output: Shape, a: Shape, b: Shape, window: Window
 ) -> tuple[Algorithm, ...]:
-    """The ways to compute a part of this convolution; the first needs no workspace.
-
-    The shapes are those of the part's output and two inputs: (y, x, w) for forward,
-    (dx, dy, w) for data and (dw, x, dy) for filter.
-    """
+    """The ways to compute a part of a convolution; the first needs no workspace."""
     x, w, y = {
         "forward": (a, b, output),
         "data": (output, b, a),
@@ -116,11 +125,9 @@ def algorithms(
     }[part]
     flops = 2 * prod(y) * prod(w[1:])
     moved = 4 * (prod(x) + prod(w) + prod(y))
-    top, _, left, _ = sides(conv.padding)
-    scalars = (*pair(conv.stride), top, left, conv.groups)
     return (
-        _single(f"conv.tiled.{part}", scalars, tiles(part, output), flops, moved),
-        _single(f"conv.direct.{part}", scalars, threads(output), flops, moved),
+        _single(f"conv.tiled.{part}", window, tiles(part, output), flops, moved),
+        _single(f"conv.direct.{part}", window, threads(output), flops, moved),
     )
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layer import Launch, Layer, Node, Work
-from snref.layers.shapes import one
+from snref.layer import PLANNED, Launch, Layer, Node, Work
+from snref.layers.shapes import image, one
 from snref.tensor import Shape
 
 
@@ -80,5 +80,62 @@ class Softmax(Layer):
                 grid=(x.shape[0],),
                 flops=2 * size,
                 moved=2 * x.nbytes,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class PixelSoftmax(Layer):
+    """Softmax with cross-entropy for every pixel: x (N, K, H, W), labels (N, H, W).
+
+    forward    y[n,k,i] = exp(x[n,k,i]) / sum_j exp(x[n,j,i]);  the loss is the mean of
+               -log y[n,label[n,i],i] over images n and pixels i
+    backward   dx[n,k,i] = (y[n,k,i] - (k = label[n,i])) / (N H W)
+
+    Its kernels are planned for but not written.
+
+    Source: Ronneberger et al. 2015, section 3, without weights.
+    """
+
+    checkpoint: ClassVar[bool] = True
+    loss: ClassVar[bool] = True
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        return image(inputs)
+
+    def labels_shape(self, *inputs: Shape) -> Shape:
+        n, _, h, w = inputs[0]
+        return (n, h, w)
+
+    def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        return {"loss": (1,)}
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y, labels, loss = node.x, node.y, node.saved["labels"], node.saved["loss"]
+        size = x.nbytes // 4
+        return (
+            Launch(
+                f"{PLANNED}pixel_softmax.forward",
+                (y, loss),
+                (x, labels),
+                flops=9 * size,
+                moved=2 * x.nbytes + labels.nbytes,
+            ),
+        )
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, y, labels, dx = node.x, node.y, node.saved["labels"], node.dx
+        if dx is None:
+            return ()
+        size = x.nbytes // 4
+        return (
+            Launch(
+                f"{PLANNED}pixel_softmax.backward",
+                (dx,),
+                (y, labels),
+                held=(x,) if node.declarations == "original" else (),
+                may_overwrite=((dx, y, "gradients"),),
+                flops=2 * size,
+                moved=2 * x.nbytes + labels.nbytes,
             ),
         )

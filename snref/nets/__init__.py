@@ -10,6 +10,8 @@ from snref.nets.dense import densenet121
 from snref.nets.inception import inception_v4
 from snref.nets.random_nets import random_net
 from snref.nets.residual import resnet
+from snref.nets.transformer import gpt2
+from snref.nets.unet import unet
 
 __all__ = [
     "NAMES",
@@ -17,10 +19,12 @@ __all__ = [
     "densenet121",
     "digits",
     "find",
+    "gpt2",
     "inception_v4",
     "lenet",
     "random_net",
     "resnet",
+    "unet",
     "vgg",
 ]
 
@@ -35,6 +39,8 @@ _BY_NAME: dict[str, Callable[..., Net]] = {
     "inception_v4": inception_v4,
     "inception_v4_original": partial(inception_v4, original=True),
     "densenet121": densenet121,
+    "unet": unet,
+    "gpt2": gpt2,
     "digits": digits,
 }
 NAMES = (*_BY_NAME, "resnet:N1,N2,N3,N4", "random:SEED", "MODULE:FUNCTION")
@@ -76,21 +82,21 @@ def _numbers(name: str, text: str, count: int) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if len(numbers) != count:
-        example = ",".join("6,32,788,6".split(",")[:count])
-        raise ValueError(
-            f"net {name!r}: after the colon come {count} whole numbers, as in {example}"
-        )
+        wanted = "a whole number" if count == 1 else f"{count} whole numbers"
+        raise ValueError(f"net {name!r}: after the colon must come {wanted}")
     return numbers
 
 
 def _imported(module: str, function: str) -> Callable[..., Net]:
     """A function of the reader's own."""
     try:
-        found = getattr(import_module(module), function, None)
+        found: Callable[..., Net] | None = getattr(
+            import_module(module), function, None
+        )
     except ModuleNotFoundError as error:
         if error.name != module and not module.startswith(f"{error.name}."):
             raise  # the module is there, but what it imports is not
         raise ValueError(f"net '{module}:{function}': no module {module!r}") from None
-    if not callable(found):
+    if found is None or not callable(found):
         raise ValueError(f"net '{module}:{function}': no function {function!r} in it")
     return found

@@ -62,11 +62,15 @@ class _Builder:
     def fork(self, x: Value, readers: int, depth: int) -> Value:
         """Branches from x, then joins of two to four until one value is left."""
         self.left -= 2 * readers
-        halve = min(x.shape[2:]) > 2 and self.random.random() < 0.2
+        outermost = depth == 1  # an inner fork's join may meet branches of x's size
+        halve = outermost and min(x.shape[2:]) > 2 and self.random.random() < 0.4
         values = [self.branch(x, halve, depth) for _ in range(readers)]
+        self.left += values.count(x)  # a shortcut is no layer
+        self.left += readers - 1
         while len(values) > 1:
             count = self.random.randint(2, min(4, len(values)))
             values = [self.join(values[:count]), *values[count:]]
+            self.left -= 1
         return values[0]
 
     def branch(self, x: Value, halve: bool, depth: int) -> Value:

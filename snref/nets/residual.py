@@ -14,7 +14,11 @@ from snref.layers import (
 )
 from snref.net import Net, Value
 
-BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+BLOCKS: dict[int, tuple[int, ...]] = {
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+}
 ORIGINAL_SIZE = 227  # SuperNeurons' images; everyone else's are 224
 
 

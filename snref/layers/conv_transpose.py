@@ -1,0 +1,69 @@
+"""Transposed convolution: enlarges an image, as the gradient of a convolution does."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from snref.layer import Layer, Node, Work
+from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.conv import Window, choice
+from snref.layers.shapes import Pair, check_window, image, pair
+from snref.tensor import Shape
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Layer):
+    """A convolution backwards: its forward is the data gradient of ``Conv``.
+
+    forward    y[n,k,i,j] = b[k] + sum_crs x[n,c,p,q] w[c,k,r,s]
+                            over the p, q, r, s with ph+r = i, qw+s = j
+    backward   dw[c,k,r,s] = sum_npq x[n,c,p,q] dy[n,k,ph+r,qw+s]
+               db[k] = sum_nij dy[n,k,i,j]
+               dx[n,c,p,q] = sum_krs dy[n,k,ph+r,qw+s] w[c,k,r,s]
+
+    h and w are the strides; without padding or groups.
+
+    Source: Dumoulin and Visin 2016, chapter 4.
+    """
+
+    filters: int
+    kernel: Pair
+    stride: Pair = 1
+    bias: bool = True
+
+    checkpoint: ClassVar[bool] = True
+    offload: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_window(self.kernel, self.stride, 0)
+        if self.filters < 1:
+            raise ValueError(f"filters {self.filters}: must be >= 1")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        n, _, p, q = image(inputs)
+        (r, s), (h, w) = pair(self.kernel), pair(self.stride)
+        return (n, self.filters, (p - 1) * h + r, (q - 1) * w + s)
+
+    def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        shapes: dict[str, Shape] = {
+            "w": (inputs[0][1], self.filters, *pair(self.kernel))
+        }
+        if self.bias:
+            shapes["b"] = (self.filters,)
+        return shapes
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        x, y, w = node.x, node.y, node.parameters["w"]
+        return (choice("data", y, x, w, self.window), *add_bias(node))
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        x, dy, dx = node.x, node.dy, node.dx
+        w, dw = node.parameters["w"], node.parameter_gradients["w"]
+        filter_gradient = choice("filter", dw, dy, x, self.window)
+        if dx is None:
+            return (filter_gradient, *bias_gradient(node))
+        data_gradient = choice("forward", dx, dy, w, self.window)
+        return (filter_gradient, *bias_gradient(node), data_gradient)
+
+    @property
+    def window(self) -> Window:
+        return (*pair(self.stride), 0, 0, 1)

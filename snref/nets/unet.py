@@ -1,0 +1,44 @@
+"""U-Net: an image made small, and large again beside what it was."""
+
+from snref.layers import Concat, Conv, ConvTranspose, MaxPool, PixelSoftmax, ReLU
+from snref.net import Net, Value
+
+LEVELS = 4  # times that the image is halved
+WIDTH = 64  # channels before the first halving
+
+
+def unet(batch: int, input_size: int = 512) -> Net:
+    """U-Net for two classes of pixels of 1 x 512 x 512 images.
+
+    Convolutions are padded, so that output and input are of one size and nothing need
+    be cut off; the source pads the image by mirroring instead. Every output of the
+    way down is read again on the way up, much later.
+
+    Source: Ronneberger et al. 2015, figure 1.
+    """
+    if input_size % 2**LEVELS:
+        raise ValueError(f"input size {input_size}: must be a multiple of {2**LEVELS}")
+    net = Net("unet")
+    x = net.input((batch, 1, input_size, input_size))
+    kept = []
+    for level in range(LEVELS):
+        x = _twice(net, f"down{level}", x, WIDTH * 2**level)
+        kept.append(x)
+        x = net.add(f"down{level}.pool", MaxPool(2), x)
+    x = _twice(net, "bottom", x, WIDTH * 2**LEVELS)
+    for level in reversed(range(LEVELS)):
+        width = WIDTH * 2**level
+        x = net.add(f"up{level}.enlarge", ConvTranspose(width, 2, stride=2), x)
+        x = net.add(f"up{level}.concat", Concat(), kept.pop(), x)
+        x = _twice(net, f"up{level}", x, width)
+    x = net.add("classes", Conv(2, 1), x)
+    net.add("softmax", PixelSoftmax(), x)
+    return net
+
+
+def _twice(net: Net, name: str, x: Value, filters: int) -> Value:
+    """Two 3x3 convolutions, each with a ReLU."""
+    for i in (1, 2):
+        x = net.add(f"{name}.conv{i}", Conv(filters, 3, padding=1), x)
+        x = net.add(f"{name}.relu{i}", ReLU(), x)
+    return x
