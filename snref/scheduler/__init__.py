@@ -91,7 +91,7 @@ def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
 
     Raises OutOfMemory, naming the step and the least capacity that does.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         plan = route
         if options.overwrite != "never":
             plan = overwrite(plan, options.overwrite)
@@ -180,7 +180,7 @@ def _allocate(
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Plans hold many small objects and no cycles: collecting them takes longer
     than making them.
     """
