@@ -1,0 +1,71 @@
+"""`python -m snref.simt program.py`: run a CUDA program on the CPU, unchanged."""
+
+import argparse
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from numba.core import config
+
+from . import KernelError
+from .drop_in import installed
+
+USAGE = "python -m snref.simt [--check] (program.py | -m module) [arguments ...]"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program or module with its arguments; its exit code (2: wrong use)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m snref.simt",
+        usage=USAGE,
+        description="Run an unchanged Numba CUDA program on the CPU, compiled.",
+        epilog="example: python -m snref.simt -m pytest tests",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="slower, but races, wrong indices and uninitialised reads are errors",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module")
+    parser.add_argument("program", help="a file, or with -m a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    options = parser.parse_args(arguments)
+    if config.ENABLE_CUDASIM:
+        parser.error("NUMBA_ENABLE_CUDASIM is set: unset it, this takes its place")
+    if not options.module and not Path(options.program).exists():
+        parser.error(f"no such file: {options.program}")
+
+    sys.argv = [options.program, *options.arguments]
+    folder = os.getcwd() if options.module else os.path.dirname(options.program)
+    sys.path[0] = os.path.abspath(folder)
+    with installed(options.check):
+        try:
+            if options.module:
+                runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(options.program, run_name="__main__")
+        except Exception as error:
+            _print_traceback(error)
+            return 1
+    return 0
+
+
+def _print_traceback(error: Exception) -> None:
+    """The program's traceback, without the frames that started it.
+
+    A KernelError ends at the program's line: how `simt` found it is of no interest.
+    """
+    summary = traceback.TracebackException.from_exception(error)
+    others = [__file__, runpy.__file__, "<frozen runpy>"]
+    if isinstance(error, KernelError):
+        others.append(str(Path(__file__).parent))
+    kept = [f for f in summary.stack if not f.filename.startswith(tuple(others))]
+    summary.stack = traceback.StackSummary.from_list(kept)
+    print("".join(summary.format()), end="", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

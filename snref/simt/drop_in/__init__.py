@@ -1,0 +1,119 @@
+"""A drop-in for Numba's CUDA simulator: unchanged CUDA programs on the CPU, compiled.
+
+    python -m snref.simt program.py
+
+replaces the host side of `numba.cuda` (arrays, streams, launches) by the one in this
+package. What a kernel calls (`cuda.grid`, `cuda.shared.array` ...) stays Numba's:
+`simt` knows these names. `names.py` says of every name whether it runs, differs or is
+refused.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numba
+from numba import cuda
+from numba.cuda.cudadrv import devicearray as numba_arrays
+from numba.cuda.cudadrv import devices as numba_devices
+from numba.np.ufunc.decorators import GUVectorize as CPUGUVectorize
+from numba.np.ufunc.decorators import Vectorize as CPUVectorize
+
+from snref import simt
+
+from . import arrays, devices, ufuncs
+from .launching import make_jit
+from .names import REFUSED
+from .refusals import refused
+
+
+def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
+    """The host side of `numba.cuda` by name; kernels run through `run`."""
+    return {
+        "jit": make_jit(run),
+        "reduce": ufuncs.Reduce,
+        "Reduce": ufuncs.Reduce,
+        "vectorize": partial(numba.vectorize, target="cuda"),
+        "guvectorize": partial(numba.guvectorize, target="cuda"),
+        # memory
+        "to_device": arrays.to_device,
+        "device_array": arrays.device_array,
+        "device_array_like": arrays.device_array_like,
+        "pinned_array": arrays.host_array,
+        "pinned_array_like": arrays.host_array_like,
+        "mapped_array": arrays.host_array,
+        "mapped_array_like": arrays.host_array_like,
+        "managed_array": arrays.host_array,
+        "pinned": arrays.pinned,
+        "mapped": arrays.mapped,
+        "is_cuda_array": arrays.is_cuda_array,
+        "as_cuda_array": arrays.as_cuda_array,
+        "from_cuda_array_interface": arrays.from_cuda_array_interface,
+        # device, context, streams, events
+        "is_available": lambda: True,
+        "is_supported_version": lambda: True,
+        "is_float16_supported": lambda: False,
+        "is_bfloat16_supported": lambda: False,
+        "is_fp8_supported": lambda: False,
+        "runtime": devices.Runtime(),
+        "MemoryInfo": devices.MemoryInfo,
+        "cuda_error": devices.nothing,
+        "detect": devices.detect,
+        "gpus": devices.gpus,
+        "list_devices": lambda: devices.gpus,
+        "select_device": devices.select_device,
+        "get_current_device": lambda: devices.device,
+        "current_context": devices.current_context,
+        "require_context": devices.require_context,
+        "close": devices.nothing,
+        "synchronize": devices.nothing,
+        "defer_cleanup": devices.defer_cleanup,
+        "stream": devices.Stream,
+        "default_stream": lambda: devices.Stream(0),
+        "legacy_default_stream": lambda: devices.Stream(1),
+        "per_thread_default_stream": lambda: devices.Stream(2),
+        "external_stream": devices.Stream,
+        "event": devices.Event,
+        "event_elapsed_time": devices.event_elapsed_time,
+        "profiling": devices.defer_cleanup,
+        "profile_start": devices.nothing,
+        "profile_stop": devices.nothing,
+    } | {name: refused(name, rule) for name, rule in REFUSED.items()}
+
+
+@contextmanager
+def installed(check: bool = False) -> Iterator[None]:
+    """`numba.cuda` without a GPU inside the block; with `check`, in check mode.
+
+    >>> from numba import cuda
+    >>> with installed():
+    ...     cuda.is_available()
+    True
+    """
+    host = replacements(simt.check if check else simt.compile)
+    driver = {"get_context": devices.current_context, "gpus": devices.gpus}
+    targets = (
+        (cuda, host),
+        (numba_devices, driver),
+        (numba_arrays, {"DeviceNDArray": arrays.DeviceNDArray}),
+    )
+    with ExitStack() as undo:
+        for module, new in targets:
+            for name in new.keys() & vars(module).keys():
+                undo.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, new[name])
+        for registry, ufunc in (
+            (CPUVectorize.target_registry, ufuncs.Vectorize),
+            (CPUGUVectorize.target_registry, ufuncs.GUVectorize),
+        ):
+            undo.callback(_restore, registry, dict(registry), dict(registry.ondemand))
+            registry.ondemand.pop("cuda", None)
+            registry["cuda"] = ufunc
+        yield
+
+
+def _restore(registry: Any, made: dict[str, Any], on_demand: dict[str, Any]) -> None:
+    for dictionary, saved in ((registry, made), (registry.ondemand, on_demand)):
+        dictionary.clear()
+        dictionary.update(saved)

@@ -1,0 +1,329 @@
+"""Device arrays over NumPy: the host side of `numba.cuda` memory, without a GPU.
+
+The device's memory is the host's, but a device array stays an object of its own:
+whatever a program must copy on a GPU it must copy here.
+"""
+
+import math
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .refusals import refuse
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Shape = int | tuple[int, ...]
+
+_FRESH = 0xFF  # every byte of new memory: NaN as a float, -1 as an integer
+_allocations: "weakref.WeakValueDictionary[int, Array]" = weakref.WeakValueDictionary()
+
+
+def _allocate(shape: Shape, dtype: npt.DTypeLike, strides: Any, order: Any) -> Array:
+    if strides is None:
+        return _undefined(np.empty(shape, dtype, order))
+    item = np.dtype(dtype).itemsize
+    axes = zip(np.atleast_1d(shape), np.atleast_1d(strides), strict=True)
+    nbytes = sum((int(n) - 1) * int(stride) for n, stride in axes) + item
+    memory = _undefined(np.empty(max(nbytes, 0), np.uint8))
+    return np.ndarray(shape, dtype, memory, strides=strides)
+
+
+def _undefined(memory: Array) -> Array:
+    """CUDA leaves new memory undefined; here a forgotten write shows."""
+    memory.ravel(order="K").view(np.uint8).fill(_FRESH)
+    _allocations[memory.ctypes.data] = memory
+    return memory
+
+
+class DeviceNDArray:
+    """An array on the device: shape, strides (bytes), dtype, and its copies.
+
+    Indexing with integers reads one element, with slices gives a view; arithmetic is
+    the kernels' business. `stream` is the default of its copies, as in Numba; copies
+    are done when the call returns.
+    """
+
+    __cuda_memory__ = True
+    __cuda_ndarray__ = True
+
+    def __init__(self, data: Array, stream: Any = 0) -> None:
+        self._data = data
+        self.stream = stream
+
+    shape = property(lambda self: self._data.shape)
+    strides = property(lambda self: self._data.strides)
+    dtype = property(lambda self: self._data.dtype)
+    ndim = property(lambda self: self._data.ndim)
+    size = property(lambda self: self._data.size)
+    nbytes = property(lambda self: self._data.nbytes)
+    alloc_size = property(lambda self: self._data.nbytes)
+    _numba_type_ = property(lambda self: numba.typeof(self._data))
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """Contiguity, by NumPy's names."""
+        flags = self._data.flags
+        return {"C_CONTIGUOUS": flags.c_contiguous, "F_CONTIGUOUS": flags.f_contiguous}
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        interface = dict(self._data.__array_interface__)
+        pointer = interface["data"][0] if self.size else 0
+        return {
+            "shape": interface["shape"],
+            "strides": interface["strides"],
+            "data": (pointer, False),
+            "typestr": interface["typestr"],
+            "stream": int(self.stream) if self.stream else None,
+            "version": 3,
+        }
+
+    def __repr__(self) -> str:
+        return f"<DeviceNDArray shape={self.shape} dtype={self.dtype}>"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._data, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, item: Any) -> Any:
+        value = self._data[_basic(item)]
+        return self._view(value) if isinstance(value, np.ndarray) else value
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        self._data[_basic(item)] = on_host(value)
+
+    def getitem(self, item: Any, stream: Any = 0) -> Any:
+        """The element or view at an index."""
+        return self[item]
+
+    def setitem(self, item: Any, value: Any, stream: Any = 0) -> None:
+        """Write an element or a slice."""
+        self[item] = value
+
+    def copy_to_host(self, ary: Array | None = None, stream: Any = 0) -> Array:
+        """A new host array, or `ary` overwritten (its dtype and shape must be equal).
+
+        Raises TypeError for another dtype and ValueError for another shape.
+        """
+        if ary is None:
+            return self._data.copy(order="K")
+        _check_alike(self._data, ary)
+        np.copyto(ary, self._data.reshape(ary.shape))
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """Overwrite with a host or device array of the same dtype and shape."""
+        source = np.asarray(on_host(ary))
+        _check_alike(self._data, source)
+        np.copyto(self._data, source.reshape(self.shape))
+
+    def is_c_contiguous(self) -> bool:
+        """Whether the last axis varies fastest, without gaps."""
+        return self.flags["C_CONTIGUOUS"]
+
+    def is_f_contiguous(self) -> bool:
+        """Whether the first axis varies fastest, without gaps."""
+        return self.flags["F_CONTIGUOUS"]
+
+    def reshape(self, *shape: Any, order: Any = "C") -> "DeviceNDArray":
+        """A view of another shape; NotImplementedError where that needs a copy."""
+        if len(shape) == 1 and isinstance(shape[0], tuple | list):
+            shape = tuple(shape[0])
+        view = self._data.reshape(shape, order=order)
+        if self.size and not np.may_share_memory(view, self._data):
+            raise NotImplementedError("operation requires copying")
+        return self._view(view)
+
+    def ravel(self, order: Any = "C", stream: Any = 0) -> "DeviceNDArray":
+        """A one-dimensional view; NotImplementedError where that needs a copy."""
+        return self.reshape(-1, order=order)
+
+    def squeeze(self, axis: Any = None, stream: Any = 0) -> "DeviceNDArray":
+        """A view without axes of length one."""
+        return self._view(self._data.squeeze(axis))
+
+    def view(self, dtype: npt.DTypeLike) -> "DeviceNDArray":
+        """The same bytes as another dtype."""
+        return self._view(self._data.view(dtype))
+
+    @property
+    def T(self) -> "DeviceNDArray":
+        """A transposed copy."""
+        return self.transpose()
+
+    def transpose(self, axes: Any = None) -> "DeviceNDArray":
+        """A transposed copy of a matrix, as Numba's transpose kernel makes it."""
+        if axes and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if self.ndim != 2:
+            raise NotImplementedError("only matrices are transposed")
+        return to_device(np.ascontiguousarray(self._data.T))
+
+    def split(self, section: int, stream: Any = 0) -> Iterator["DeviceNDArray"]:
+        """Views of `section` elements each, the last one shorter."""
+        if self.ndim != 1:
+            raise ValueError("only support 1d array")
+        for i in range(math.ceil(self.size / section)):
+            yield self[i * section : (i + 1) * section]
+
+    def bind(self, stream: Any = 0) -> "DeviceNDArray":
+        """The same memory with another default stream."""
+        return DeviceNDArray(self._data, stream)
+
+    def get_ipc_handle(self) -> Any:
+        """Refused: memory of another process."""
+        refuse("get_ipc_handle", "foreign-memory")
+
+    def _view(self, data: Array) -> "DeviceNDArray":
+        return DeviceNDArray(data, self.stream)
+
+
+def _basic(item: Any) -> Any:
+    parts = item if isinstance(item, tuple) else (item,)
+    if not all(isinstance(i, int | np.integer | slice) or i is ... for i in parts):
+        refuse("indexing of a device array", "basic-indexing")
+    return item
+
+
+def _check_alike(a: Array, b: Array) -> None:
+    if a.dtype != b.dtype:
+        raise TypeError(f"incompatible dtype: {a.dtype} vs. {b.dtype}")
+    if a.squeeze().shape != b.squeeze().shape:
+        raise ValueError(f"incompatible shape: {a.shape} vs. {b.shape}")
+
+
+def check_contiguous(array: Array) -> None:
+    """ValueError for an array with gaps: CUDA copies memory in one piece."""
+    core = array[tuple(0 if s == 0 else slice(None) for s in array.strides)]
+    if array.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+        raise ValueError(
+            "a non-contiguous array cannot be transferred: use np.ascontiguousarray"
+        )
+
+
+def on_host(value: Any) -> Any:
+    """The NumPy array behind a device array; anything else as it is."""
+    if isinstance(value, DeviceNDArray):
+        return value._data
+    if not isinstance(value, np.ndarray) and is_cuda_array(value):
+        return as_cuda_array(value)._data
+    return value
+
+
+def to_device(
+    obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | None = None
+) -> Any:
+    """A device copy of a host array, list or number; into `to` if it is given."""
+    if to is not None:
+        if copy:
+            to.copy_to_device(obj, stream)
+        return to
+    if isinstance(obj, DeviceNDArray) or is_cuda_array(obj):
+        return as_cuda_array(obj)
+    host = np.asanyarray(obj)
+    check_contiguous(host)
+    device = device_array_like(host, stream)
+    if copy:
+        np.copyto(device._data, host)
+    return device
+
+
+def device_array(
+    shape: Shape,
+    dtype: npt.DTypeLike = np.float64,
+    strides: Any = None,
+    order: Any = "C",
+    stream: Any = 0,
+) -> DeviceNDArray:
+    """New device memory, its contents undefined (here: NaN, or -1)."""
+    return DeviceNDArray(_allocate(shape, dtype, strides, order), stream)
+
+
+def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
+    """New device memory of an array's shape, dtype and order of axes."""
+    return DeviceNDArray(host_array_like(ary), stream)
+
+
+def host_array(
+    shape: Shape,
+    dtype: npt.DTypeLike = np.float64,
+    strides: Any = None,
+    order: Any = "C",
+    **options: Any,
+) -> Array:
+    """Pinned, mapped or managed memory: here each is an ordinary NumPy array."""
+    return _allocate(shape, dtype, strides, order)
+
+
+def host_array_like(ary: Any, **options: Any) -> Array:
+    """As `host_array`, of an array's shape, dtype and order of axes."""
+    return _undefined(np.empty_like(on_host(ary), subok=False))
+
+
+@contextmanager
+def pinned(*arrays: Array) -> Iterator[None]:
+    """Nothing to pin."""
+    yield
+
+
+@contextmanager
+def mapped(*arrays: Array, stream: Any = 0) -> Iterator[Any]:
+    """Device arrays over the memory of host arrays; one, or a list of several."""
+    views = [DeviceNDArray(a, stream) for a in arrays]
+    yield views[0] if len(views) == 1 else views
+
+
+def is_cuda_array(obj: Any) -> bool:
+    """Whether an object has a CUDA array interface."""
+    return hasattr(obj, "__cuda_array_interface__")
+
+
+def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
+    """The device array behind an object with a CUDA array interface, not copied."""
+    if isinstance(obj, DeviceNDArray):
+        return obj
+    if not is_cuda_array(obj):
+        raise TypeError("*obj* doesn't implement the cuda array interface.")
+    return from_cuda_array_interface(obj.__cuda_array_interface__, owner=obj)
+
+
+def from_cuda_array_interface(
+    desc: dict[str, Any], owner: Any = None, sync: bool = True
+) -> DeviceNDArray:
+    """A device array over memory of this device, by its CUDA array interface.
+
+    Only pointers into memory that came from here are followed; KernelError for others.
+    """
+    if desc.get("mask") is not None:
+        raise NotImplementedError("Masked arrays are not supported")
+    pointer = desc["data"][0]
+    memory = _owner(pointer) if pointer else np.empty(0, np.uint8)
+    keys = "shape", "typestr", "data", "strides"
+    interface = {key: desc.get(key) for key in keys} | {"version": 3}
+    holder = SimpleNamespace(__array_interface__=interface, memory=memory, owner=owner)
+    return DeviceNDArray(np.asarray(holder))
+
+
+def array_at(pointer: int, dtype: npt.DTypeLike) -> Array:
+    """The device memory from a pointer on, to the end of its allocation."""
+    memory = _owner(pointer)
+    raw = memory.ravel(order="K").view(np.uint8)[pointer - memory.ctypes.data :]
+    return raw[: raw.size - raw.size % np.dtype(dtype).itemsize].view(dtype)
+
+
+def _owner(pointer: int) -> Array:
+    for start, memory in list(_allocations.items()):
+        if start <= pointer < start + memory.nbytes:
+            return memory
+    refuse(f"pointer {pointer:#x}", "foreign-memory")

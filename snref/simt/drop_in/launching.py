@@ -1,0 +1,284 @@
+"""`@cuda.jit` and launches: each kernel goes to `simt.compile` with NumPy arrays.
+
+A kernel is compiled by `simt` at its first launch; options of `@cuda.jit` that steer
+the GPU compiler are taken and have no effect.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba import cuda
+from numba.core import sigutils, types
+from numba.cuda.args import ArgHint, In
+from numba.np import numpy_support
+
+from .arrays import array_at, check_contiguous, on_host
+from .devices import ATTRIBUTES
+from .refusals import refuse
+
+Dimensions = tuple[int, ...]
+Function = Callable[..., Any]
+Compiler = Callable[[Function], Any]  # simt.compile or simt.check
+
+
+class Kernel:
+    """A kernel: `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
+
+    __name__: str
+
+    def __init__(self, function: Function, signatures: Sequence[Any], run: Compiler):
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        self.signatures = [sigutils.normalize_signature(s)[0] for s in signatures]
+        self.specialized = False
+        self._run = run
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """What `simt` makes of the kernel, at its first launch."""
+        return self._run(self.py_func)
+
+    @functools.cached_property
+    def cooperative(self) -> bool:
+        """Whether the grid synchronises: `cg.this_grid().sync()`."""
+        return "this_grid" in _names(self.py_func)
+
+    @property
+    def overloads(self) -> "Overloads":
+        """For the size of cooperative grids, all that may be asked of them here."""
+        return Overloads()
+
+    def __getitem__(self, configuration: Any) -> "Launch":
+        if not isinstance(configuration, tuple) or len(configuration) not in (2, 3, 4):
+            raise ValueError("must specify at least the griddim and blockdim")
+        return self.configure(*configuration)
+
+    def configure(
+        self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> "Launch":
+        """A launch configuration; `sharedmem` is dynamic shared memory in bytes."""
+        grid, block = _dimensions(griddim), _dimensions(blockdim)
+        _check_limits(self.__name__, grid, block)
+        return Launch(self, grid, block, stream, sharedmem)
+
+    def forall(
+        self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0
+    ) -> Function:
+        """A launch of at least `ntasks` threads, `tpb` a block (128 unless given)."""
+        if ntasks < 0:
+            raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
+        if ntasks == 0:
+            return lambda *args: None
+        block = tpb or (ntasks if self.cooperative else 128)
+        return self[math.ceil(ntasks / block), block, stream, sharedmem]
+
+    def specialize(self, *args: Any) -> "Kernel":
+        """The kernel itself: it is specialised at each launch."""
+        return self
+
+    def compile(self, signature: Any) -> "Kernel":
+        """The kernel itself: it is compiled when a launch tells the block's shape."""
+        return self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        raise ValueError("a kernel is launched as kernel[blocks, threads](arrays)")
+
+    def inspect_asm(self, *args: Any, **options: Any) -> Any:
+        """Refused, with all that asks about GPU code."""
+        refuse(self.__name__, "gpu-binary")
+
+    inspect_llvm = inspect_sass = inspect_sass_cfg = inspect_asm
+    inspect_types = get_regs_per_thread = get_local_mem_per_thread = inspect_asm
+    get_const_mem_size = get_shared_mem_per_block = inspect_asm
+
+    def get_max_threads_per_block(self, signature: Any = None) -> int:
+        """CUDA's limit, 1024."""
+        return ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+
+
+class Overloads:
+    """Every signature has the same answer."""
+
+    def __getitem__(self, signature: Any) -> "Overloads":
+        return self
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """As many as make one block: as such a cooperative grid runs."""
+        threads = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+        return max(1, threads // math.prod(_dimensions(blockdim)))
+
+
+class Launch:
+    """A kernel with its launch configuration: call it with the kernel's arguments."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: Dimensions,
+        block: Dimensions,
+        stream: Any,
+        sharedmem: int,
+    ) -> None:
+        self.dispatcher, self.stream, self.sharedmem = kernel, stream, sharedmem
+        self.griddim, self.blockdim = grid, block
+
+    def __call__(self, *args: Any) -> None:
+        kernel = self.dispatcher
+        values = [_value(a) for a in args]
+        if kernel.signatures:
+            values = _fit(kernel, values)
+        grid, block = self.griddim, self.blockdim
+        if kernel.cooperative and math.prod(grid) > 1:
+            grid, block = _one_block(kernel, grid, block)
+        kernel.compiled[grid, block, self.stream, self.sharedmem](*values)
+
+
+# What tells blocks apart: a kernel that uses it cannot run as one block.
+_OF_BLOCKS = (
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "laneid", "shared"),
+    *("syncthreads", "syncthreads_and", "syncthreads_or", "syncthreads_count"),
+    *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
+    *("all_sync", "any_sync", "eq_sync", "ballot_sync", "activemask"),
+)
+
+
+def _one_block(
+    kernel: Kernel, grid: Dimensions, block: Dimensions
+) -> tuple[Dimensions, Dimensions]:
+    """The same threads as a single block: `cuda.grid` gives them the same positions."""
+    merged = tuple(g * b for g, b in zip(grid, block, strict=True))
+    too_large = math.prod(merged) > ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+    if too_large or _names(kernel.py_func) & set(_OF_BLOCKS):
+        refuse(f"{kernel.__name__}[{grid}, {block}]", "grid-sync")
+    return (1, 1, 1), merged
+
+
+def _names(function: Function) -> set[str]:
+    """Names of `numba.cuda` and of attributes in a function and those it calls."""
+    found: set[str] = set()
+    seen, pending = set(), [function]
+    while pending:
+        current = pending.pop()
+        seen.add(current)
+        outside = inspect.getclosurevars(current)
+        objects = [*outside.globals.values(), *outside.nonlocals.values()]
+        found |= set(current.__code__.co_names)
+        found |= {n for n in _OF_BLOCKS if any(o is getattr(cuda, n) for o in objects)}
+        called = {getattr(o, "py_func", None) for o in objects}
+        pending += called - seen - {None}
+    return found
+
+
+def make_jit(run: Compiler) -> Function:
+    """`cuda.jit` whose kernels run through `simt.compile` or `simt.check`."""
+
+    def jit(
+        func_or_sig: Any = None,
+        device: bool = False,
+        link: Sequence[Any] = (),
+        extensions: Sequence[Any] = (),
+        **gpu_options: Any,
+    ) -> Any:
+        """Make a kernel, or with `device=True` a device function, of a function.
+
+        May be given signatures first, one or a list, and is then a decorator. Options
+        of the GPU compiler (opt, fastmath, lineinfo, max_registers ...) do nothing.
+        """
+        if link:
+            refuse("cuda.jit(link=...)", "foreign-code")
+        if extensions:
+            refuse("cuda.jit(extensions=...)", "argument-extensions")
+        if func_or_sig is None:
+            signatures = []
+        elif sigutils.is_signature(func_or_sig):
+            signatures = [func_or_sig]
+        elif isinstance(func_or_sig, list):
+            signatures = func_or_sig
+        else:
+            return decorate(func_or_sig, device, [])
+        return lambda function: decorate(function, device, signatures)
+
+    def decorate(function: Any, device: bool, signatures: Sequence[Any]) -> Any:
+        function = getattr(function, "py_func", function)
+        if device:  # as Numba knows it: other jitted functions may call it, too
+            return numba.njit(function, error_model="numpy")
+        return Kernel(function, signatures, run)
+
+    return jit
+
+
+def _dimensions(given: Any) -> Dimensions:
+    sizes = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"a launch has 1, 2 or 3 dimensions, got {given!r}")
+    if not all(isinstance(n, int | np.integer) for n in sizes):
+        raise TypeError(f"grid and block are integers or tuples of them, got {given!r}")
+    return (*(int(n) for n in sizes), 1, 1)[:3]
+
+
+def _check_limits(name: str, grid: Dimensions, block: Dimensions) -> None:
+    for what, sizes in (("GRID", grid), ("BLOCK", block)):
+        for axis, n in zip("XYZ", sizes, strict=True):
+            if not 1 <= n <= ATTRIBUTES[f"MAX_{what}_DIM_{axis}"]:
+                refuse(f"{name}[{grid}, {block}]", "launch-limits")
+    if math.prod(block) > ATTRIBUTES["MAX_THREADS_PER_BLOCK"]:
+        refuse(f"{name}[{grid}, {block}]", "launch-limits")
+
+
+def _value(argument: Any) -> Any:
+    """What the kernel gets: host arrays themselves, as if copied in and out."""
+    if isinstance(argument, tuple):
+        return tuple(_value(a) for a in argument)
+    if isinstance(argument, In):  # copied in only
+        value = on_host(argument.value)
+        return value.copy() if value is argument.value else value
+    if isinstance(argument, ArgHint):
+        argument = argument.value
+    if isinstance(argument, np.ndarray):
+        check_contiguous(argument)
+    return on_host(argument)
+
+
+def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
+    """Numbers as the types of the signature that fits best; KernelError if none."""
+    fitting = [s for s in kernel.signatures if _accepts(s, values)]
+    if not fitting:
+        refuse(f"{kernel.__name__}({', '.join(map(_type_name, values))})", "signature")
+    exact = [s for s in fitting if all(map(_same_type, s, values))]
+    signature = (exact or fitting)[0]
+    return [_as_type(t, v) for t, v in zip(signature, values, strict=True)]
+
+
+def _as_type(wanted: Any, value: Any) -> Any:
+    if isinstance(wanted, types.CPointer):
+        return array_at(value, numpy_support.as_dtype(wanted.dtype))
+    if isinstance(wanted, types.Number):
+        return numpy_support.as_dtype(wanted).type(value)
+    return value
+
+
+def _accepts(signature: Sequence[Any], values: Sequence[Any]) -> bool:
+    return len(signature) == len(values) and all(
+        _same_type(t, v)
+        if isinstance(v, np.ndarray)
+        else not isinstance(t, types.Array)
+        for t, v in zip(signature, values, strict=True)
+    )
+
+
+def _same_type(wanted: Any, value: Any) -> bool:
+    given = numba.typeof(value)
+    if not (isinstance(wanted, types.Array) and isinstance(given, types.Array)):
+        return bool(wanted == given)
+    layout = {"A": True, "C": value.flags.c_contiguous, "F": value.flags.f_contiguous}
+    same = wanted.dtype == given.dtype and wanted.ndim == given.ndim
+    return same and bool(layout[wanted.layout])
+
+
+def _type_name(value: Any) -> str:
+    return str(numba.typeof(value))

@@ -1,0 +1,376 @@
+"""`python -m snref.simt`: unchanged CUDA programs, and a verdict on every name.
+
+`programs/` holds whole programs that know nothing of this project. Those whose first
+line says "Manual" are written after an example kernel of the Numba manual's section on
+CUDA, those with "numba-cuda" after one of that package's manual.
+"""
+
+import inspect
+import os
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from snref import simt
+
+cuda = pytest.importorskip("numba.cuda")
+
+from numba.core import config  # noqa: E402
+
+from snref.simt import __main__ as command  # noqa: E402
+from snref.simt.drop_in import installed, replacements  # noqa: E402
+from snref.simt.drop_in.names import REFUSED, ROWS, VERDICTS, page  # noqa: E402
+from snref.simt.drop_in.refusals import RULES  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {
+    p.stem: p for p in sorted((Path(__file__).parent / "programs").glob("*.py"))
+}
+MANUAL = [n for n, p in PROGRAMS.items() if p.read_text().startswith('"""Manual')]
+
+# Programs that do not run, and what their KernelError says.
+DO_NOT_RUN = {
+    "foreign_function": "(rule foreign-code)",
+    "foreign_link": "(rule foreign-code)",
+    "recursion": "recursion is not supported",
+    "sessions": "barrier",
+    "vector_types": "float32x2",
+}
+
+
+@cache
+def outcome(name: str) -> simt.KernelError | None:
+    """Run a program once; the KernelError that ended it."""
+    try:
+        with installed():
+            runpy.run_path(str(PROGRAMS[name]), run_name="__main__")
+    except simt.KernelError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in DO_NOT_RUN])
+def test_an_unchanged_program_runs(name):
+    assert outcome(name) is None
+
+
+@pytest.mark.parametrize("name", DO_NOT_RUN)
+def test_a_refusal_names_its_rule_and_line(name):
+    error = outcome(name)
+    assert error is not None
+    assert DO_NOT_RUN[name] in str(error)
+    file, line, _ = str(error).split(":", 2)
+    assert Path(file).name == f"{name}.py"
+    assert 0 < int(line) <= len(PROGRAMS[name].read_text().splitlines())
+
+
+def test_nine_in_ten_example_kernels_of_the_manual_run(capsys):
+    refused = Counter(DO_NOT_RUN[n] for n in MANUAL if outcome(n) is not None)
+    run = len(MANUAL) - refused.total()
+    with capsys.disabled():
+        print(
+            f"\nexample kernels of the Numba manual: {run} of {len(MANUAL)} run "
+            f"({run / len(MANUAL):.0%}); refused: "
+            + ", ".join(f"{why} {n}" for why, n in refused.items())
+        )
+    assert run >= 0.9 * len(MANUAL)
+
+
+@pytest.mark.slow
+def test_the_tests_of_numbas_own_manual_run(tmp_path):
+    """Numba ships its manual's examples as tests, made for a GPU."""
+    package = pytest.importorskip("numba.cuda.tests.doc_examples")
+    folder = Path(package.__file__).parent
+    # random numbers for an array of 1.8 GB; the heat equation is in programs/
+    options = ["-q", "-p", "no:cacheprovider", "-k", "not ex_3d_grid"]
+    result = run("-m", "pytest", str(folder), *options, cwd=tmp_path)
+    failed = [s for s in result.stdout.splitlines() if s.startswith("FAILED")]
+    assert all("sessionize" in line for line in failed), result.stdout
+    assert "passed" in result.stdout
+
+
+# ---------------------------------------------------------------- every name, a verdict
+
+
+def test_the_page_is_the_table():
+    assert (Path(simt.__file__).parent / "NAMES.md").read_text() == page()
+
+
+def test_every_public_name_of_numba_cuda_has_a_verdict():
+    def of_numba(value):
+        outside = isinstance(value, ModuleType) and not value.__name__.startswith(
+            "numba"
+        )
+        return not outside
+
+    names = {
+        n for n in dir(cuda) if not n.startswith("_") and of_numba(getattr(cuda, n))
+    }
+    assert names <= VERDICTS.keys()
+
+
+def test_no_name_is_in_the_table_that_numba_cuda_lacks():
+    sections = {"Modules"}  # imported, and so visible, by need
+    if cuda.implementation == "Built-in":
+        sections.add("In numba-cuda only")
+    rows = [row for row in ROWS if row.section not in sections]
+    dropped = {
+        "fp16",
+        "test",
+        "shfl_sync_intrinsic",
+        "vote_sync_intrinsic",
+        "libdevice",
+    }
+    missing = {n for row in rows for n in row.names if not hasattr(cuda, n)}
+    assert missing <= dropped if cuda.implementation != "Built-in" else {"libdevice"}
+
+
+def test_no_name_has_two_verdicts():
+    assert len(VERDICTS) == sum(len(row.names) for row in ROWS)
+    assert {row.verdict for row in ROWS} == {"runs", "differs", "refused"}
+
+
+def test_what_replaces_a_name_has_a_verdict():
+    assert replacements(simt.compile).keys() <= VERDICTS.keys()
+
+
+@pytest.mark.parametrize("name", [n for n in REFUSED if hasattr(cuda, n)])
+def test_a_refused_name_raises_at_the_line_of_its_call(name):
+    with installed():
+        line = inspect.currentframe().f_lineno + 2
+        with pytest.raises(simt.KernelError) as caught:
+            getattr(cuda, name)("any", "arguments")
+    assert f"{__file__}:{line}: cuda.{name}: {RULES[REFUSED[name]]}" in str(
+        caught.value
+    )
+
+
+def names_in_kernels(*verdicts):
+    rows = [row for row in ROWS if row.section == "In kernels"]
+    return [n for row in rows if row.verdict in verdicts for n in row.names]
+
+
+@pytest.mark.parametrize("name", names_in_kernels("runs", "differs"))
+def test_a_name_for_kernels_that_runs_is_used_by_a_program(name):
+    users = [n for n, p in PROGRAMS.items() if f"cuda.{name}" in p.read_text()]
+    assert any(outcome(n) is None for n in users)
+
+
+def test_a_name_for_kernels_that_is_refused_is_refused_at_its_line(tmp_path):
+    call = {"fp16": "fp16.hadd(x[0], x[0])", "libdevice": "libdevice.sqrtf(x[0])"}
+    names = [n for n in names_in_kernels("refused") if hasattr(cuda, n)]
+    lines = ["from numba import cuda", "import numba.cuda.libdevice", "kernels = {}"]
+    expected = {}
+    for n in names:
+        lines += ["@cuda.jit", f"def use_{n}(x):"]
+        expected[n] = f"refused.py:{len(lines) + 1}: use_{n}: "
+        lines += [
+            f"    x[0] = cuda.{call.get(n, f'{n}(1)')}",
+            f"kernels['{n}'] = use_{n}",
+        ]
+    path = tmp_path / "refused.py"
+    path.write_text("\n".join(lines))
+    with installed():
+        kernels = runpy.run_path(str(path))["kernels"]
+        for n, message in expected.items():
+            with pytest.raises(simt.KernelError) as caught:
+                kernels[n][1, 32](np.zeros(1))
+            assert message in str(caught.value)
+            assert n in str(caught.value)
+
+
+# -------------------------------------------------------------------- what stays CUDA's
+
+
+def test_numba_cuda_is_itself_again_afterwards():
+    before = dict(vars(cuda))
+    with installed():
+        assert cuda.jit is not before["jit"]
+    assert dict(vars(cuda)) == before
+
+
+def test_new_device_memory_is_not_zero():
+    with installed():
+        assert np.isnan(cuda.device_array(10).copy_to_host()).all()
+        assert (
+            cuda.device_array((2, 3), np.int32, order="F").copy_to_host() == -1
+        ).all()
+
+
+def test_a_copy_needs_equal_dtypes_and_shapes():
+    with installed():
+        device = cuda.to_device(np.zeros(4))
+        with pytest.raises(TypeError, match="dtype"):
+            device.copy_to_host(np.zeros(4, np.float32))
+        with pytest.raises(ValueError, match="shape"):
+            device.copy_to_device(np.zeros(5))
+        with pytest.raises(ValueError, match="contiguous"):
+            cuda.to_device(np.zeros(8)[::2])
+
+
+def test_a_launch_keeps_the_limits_of_cuda():
+    with installed():
+
+        @cuda.jit
+        def nothing(x):
+            pass
+
+        for configuration in [(1, 1025), (0, 1), (1, (1, 1, 65)), ((1, 65536), 1)]:
+            with pytest.raises(simt.KernelError, match="rule launch-limits"):
+                nothing[configuration]
+        with pytest.raises(ValueError):
+            nothing(np.zeros(1))
+        with pytest.raises(simt.KernelError, match="rule gpu-binary"):
+            nothing.inspect_asm()
+
+
+def test_arguments_that_fit_no_signature_are_refused():
+    with installed():
+
+        @cuda.jit("void(float32[:], int32)")
+        def fill(x, value):
+            x[0] = value
+
+        for arguments in [(np.zeros(1), 1), (np.zeros((1, 1), np.float32), 1), (1, 1)]:
+            with pytest.raises(simt.KernelError, match="rule signature"):
+                fill[1, 1](*arguments)
+
+
+def test_memory_of_others_is_refused():
+    interface = {"shape": (3,), "typestr": "<f8", "data": (4096, False), "version": 3}
+    elsewhere = SimpleNamespace(__cuda_array_interface__=interface)
+    with installed(), pytest.raises(simt.KernelError, match="rule foreign-memory"):
+        cuda.as_cuda_array(elsewhere)
+
+
+def test_a_grid_synchronises_only_as_one_block(tmp_path):
+    path = tmp_path / "blocks.py"
+    path.write_text(
+        "from numba import cuda\n"
+        "@cuda.jit\n"
+        "def wait(x):\n"
+        "    x[cuda.blockIdx.x] = 1\n"
+        "    cuda.cg.this_grid().sync()\n"
+    )
+    with installed():
+        wait = runpy.run_path(str(path))["wait"]
+        with pytest.raises(simt.KernelError, match="rule grid-sync"):
+            wait[2, 32](np.zeros(2))
+
+
+# ------------------------------------------------------------------------- command line
+
+
+def run(*arguments, cwd=None):
+    """`python -m snref.simt ARGUMENTS` in a process of its own."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [sys.executable, "-m", "snref.simt", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=cwd,
+    )
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Writes a program; what the command changes is put back."""
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> str:
+        path = tmp_path / "a_program.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_program_gets_its_own_arguments(program, capsys):
+    path = program("import sys; print(sys.argv[1:], __name__, sys.path[0])")
+    assert command.main([path, "--check", "-m", "--help"]) == 0
+    folder = os.path.dirname(path)
+    assert capsys.readouterr().out == f"['--check', '-m', '--help'] __main__ {folder}\n"
+
+
+def test_a_module_gets_its_own_arguments(program, capsys):
+    program("import sys; print(sys.argv[1:], __name__)")
+    sys.modules.pop("a_program", None)
+    assert command.main(["-m", "a_program", "-q"]) == 0
+    assert capsys.readouterr().out == "['-q'] __main__\n"
+
+
+def test_an_exit_code_is_kept(program):
+    with pytest.raises(SystemExit) as caught:
+        command.main([program("import sys; sys.exit(7)")])
+    assert caught.value.code == 7
+
+
+def test_a_traceback_begins_in_the_program(program, capsys):
+    path = program("def f():\n    1 / 0\nf()\n")
+    assert command.main([path]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    frames = [line for line in lines if line.startswith("  File")]
+    assert lines[0] == "Traceback (most recent call last):"
+    assert [f"{path}" in frame for frame in frames] == [True, True]
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_check_mode_finds_a_race(program, capsys):
+    path = program(
+        "import numpy as np\n"
+        "from numba import cuda\n"
+        "@cuda.jit\n"
+        "def race(x):\n"
+        "    x[0] = cuda.threadIdx.x\n"
+        "race[1, 32](np.zeros(1))\n"
+    )
+    assert command.main([path]) == 0
+    assert command.main(["--check", path]) == 1
+    assert "a_program.py:5: race: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["no_such_file.py"], ["--nonsense"]])
+def test_wrong_use_is_exit_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(arguments)
+    assert caught.value.code == 2
+    assert "usage: python -m snref.simt" in capsys.readouterr().err
+
+
+def test_the_simulator_and_its_replacement_exclude_each_other(monkeypatch, capsys):
+    monkeypatch.setattr(config, "ENABLE_CUDASIM", 1)
+    with pytest.raises(SystemExit) as caught:
+        command.main(["program.py"])
+    assert caught.value.code == 2
+    assert "NUMBA_ENABLE_CUDASIM" in capsys.readouterr().err
+
+
+def test_pytest_runs_a_suite_of_cuda_programs(tmp_path):
+    (tmp_path / "test_kernel.py").write_text(
+        "import numpy as np\n"
+        "from numba import cuda\n"
+        "@cuda.jit\n"
+        "def increment(x):\n"
+        "    x[cuda.grid(1)] += 1\n"
+        "def test_increment():\n"
+        "    assert cuda.is_available()\n"
+        "    x = np.zeros(32)\n"
+        "    increment[1, 32](x)\n"
+        "    assert (x == 1).all()\n"
+        "def test_failure():\n"
+        "    assert False\n"
+    )
+    result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "1 failed, 1 passed" in result.stdout, result.stdout + result.stderr
+    assert result.returncode == 1
