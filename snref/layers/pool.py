@@ -12,7 +12,7 @@ from snref.layers.shapes import (
     positions,
     sides,
 )
-from snref.tensor import Shape
+from snref.tensor import Shape, Tensor
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,11 @@ class MaxPool(Layer):
     padding: Padding = 0
 
     def __post_init__(self) -> None:
-        check_window(self.kernel, self.kernel, 0)
-        check_padding(self.kernel, self.stride or self.kernel, self.padding)
+        check_padding(self.kernel, step(self.stride, self.kernel), self.padding)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         n, c, *x = image(inputs)
-        stride = self.stride or self.kernel
+        stride = step(self.stride, self.kernel)
         return (n, c, *positions(tuple(x), self.kernel, stride, self.padding))
 
     def forward(self, node: Node) -> tuple[Work, ...]:
@@ -48,7 +47,7 @@ class MaxPool(Layer):
                 "pool.max_forward",
                 (y,),
                 (x,),
-                window(self.kernel, self.stride or self.kernel, self.padding),
+                window(self.kernel, self.stride, self.padding),
                 grid=grid_of(y.nbytes // 4),
                 flops=taps(self.kernel) * (y.nbytes // 4),
                 moved=x.nbytes + y.nbytes,
@@ -64,7 +63,7 @@ class MaxPool(Layer):
                 "pool.max_backward",
                 (dx,),
                 (x, dy),
-                window(self.kernel, self.stride or self.kernel, self.padding),
+                window(self.kernel, self.stride, self.padding),
                 # cuDNN asks for y, too; the kernel finds the maxima again.
                 held=(y,) if node.declarations == "original" else (),
                 grid=grid_of(x.nbytes // 4),
@@ -98,19 +97,18 @@ class AveragePool(Layer):
             if self.stride is not None or self.padding != 0:
                 raise ValueError("a stride or padding needs a kernel")
             return
-        check_window(self.kernel, self.kernel, 0)
-        check_padding(self.kernel, self.stride or self.kernel, self.padding)
+        check_padding(self.kernel, step(self.stride, self.kernel), self.padding)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         n, c, *x = image(inputs)
-        kernel = self.kernel or (x[0], x[1])
-        stride = self.stride or kernel
+        kernel = (x[0], x[1]) if self.kernel is None else self.kernel
+        stride = step(self.stride, kernel)
         return (n, c, *positions(tuple(x), kernel, stride, self.padding))
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y = node.x, node.y
-        kernel = self.kernel or (x.shape[2], x.shape[3])
-        scalars = window(kernel, self.stride or kernel, self.padding)
+        kernel = self.kernel_on(x)
+        scalars = window(kernel, self.stride, self.padding)
         return (
             Launch(
                 "pool.average_forward",
@@ -127,8 +125,8 @@ class AveragePool(Layer):
         x, y, dy, dx = node.x, node.y, node.dy, node.dx
         if dx is None:
             return ()
-        kernel = self.kernel or (x.shape[2], x.shape[3])
-        scalars = window(kernel, self.stride or kernel, self.padding)
+        kernel = self.kernel_on(x)
+        scalars = window(kernel, self.stride, self.padding)
         return (
             Launch(
                 "pool.average_backward",
@@ -143,6 +141,14 @@ class AveragePool(Layer):
             ),
         )
 
+    def kernel_on(self, x: Tensor) -> Pair:
+        return (x.shape[2], x.shape[3]) if self.kernel is None else self.kernel
+
+
+def step(stride: Pair | None, kernel: Pair) -> Pair:
+    """The stride; by default the kernel, so that windows do not overlap."""
+    return kernel if stride is None else stride
+
 
 def check_padding(kernel: Pair, stride: Pair, padding: Padding) -> None:
     """Raise ValueError unless every window holds a value of the image."""
@@ -152,10 +158,10 @@ def check_padding(kernel: Pair, stride: Pair, padding: Padding) -> None:
         raise ValueError(f"padding {padding}: must be less than the kernel, {kernel}")
 
 
-def window(kernel: Pair, stride: Pair, padding: Padding) -> tuple[Scalar, ...]:
+def window(kernel: Pair, stride: Pair | None, padding: Padding) -> tuple[Scalar, ...]:
     """The scalars of a launch; how far padding goes at the end follows from shapes."""
     top, _, left, _ = sides(padding)
-    return (*pair(kernel), *pair(stride), top, left)
+    return (*pair(kernel), *pair(step(stride, kernel)), top, left)
 
 
 def taps(kernel: Pair) -> int:

@@ -1,0 +1,242 @@
+"""What every layer says it reads and writes, against the original authors' table."""
+
+import pytest
+
+from snref.layer import Choice, Declarations, Launch, Node, Work
+from snref.layers import (
+    LRN,
+    Add,
+    AveragePool,
+    BatchNorm,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Dropout,
+    Linear,
+    MaxPool,
+    ReLU,
+    Softmax,
+)
+from snref.net import Net, route
+from snref.nets import alexnet, random_net
+from snref.plans import Run
+from snref.scheduler.in_place import overwrite
+
+MIB = 2**20
+
+
+def a_net_of_every_layer(declarations: Declarations) -> Net:
+    net = Net("every", declarations)
+    x = net.input((2, 4, 8, 8))
+    x = net.add("conv", Conv(4, 3, padding=1), x)
+    x = net.add("bn", BatchNorm(), x)
+    x = net.add("act", ReLU(), x)
+    x = net.add("lrn", LRN(), x)
+    a = net.add("a", ReLU(), x)
+    b = net.add("b", ReLU(), x)
+    c = net.add("c", ReLU(), x)
+    x = net.add("add", Add(), a, b, c)
+    a = net.add("d", ReLU(), x)
+    b = net.add("e", ReLU(), x)
+    x = net.add("concat", Concat(), a, b)
+    x = net.add("max", MaxPool(3, stride=2, padding=1), x)
+    x = net.add("mean", AveragePool(2), x)
+    x = net.add("up", ConvTranspose(3, 2, stride=2), x)
+    x = net.add("fc", Linear(10), x)
+    x = net.add("drop", Dropout(), x)
+    net.add("softmax", Softmax(), x)
+    return net
+
+
+def roles(node: Node, work: tuple[Work, ...]) -> set[str]:
+    """The data tensors of a run, by what they are to the layer.
+
+    A gradient that the original writes in place counts as what it is written over.
+    """
+    names = {}
+    for role, tensors in (
+        ("y", node.ys),
+        ("x", node.xs),
+        ("dy", node.dys),
+        ("dx", node.dxs),
+    ):
+        for i, tensor in enumerate(tensors):
+            names[tensor] = role if len(tensors) == 1 else f"{role}{i}"
+    for piece in work:
+        if isinstance(piece, Launch):
+            for output, target, setting in piece.may_overwrite:
+                if setting == "gradients":
+                    names[output] = names[target]
+    run = Run(node.name, "backward", work)
+    return {names[tensor] for tensor in run.working_set if tensor.is_data}
+
+
+def read_and_written(declarations: Declarations) -> dict[tuple[str, str], set[str]]:
+    steps = {}
+    for node in a_net_of_every_layer(declarations).nodes:
+        steps[node.name, "forward"] = roles(node, node.layer.forward(node))
+        steps[node.name, "backward"] = roles(node, node.layer.backward(node))
+    return steps
+
+
+# Section 1.3 of the derivation from the released code. Where the gradient is in place
+# the table has dy and no dx; softmax's is y; add's first is dy; a fork's sum is dy0.
+ORIGINAL = {
+    "conv": "x dy dx",
+    "fc": "x dy dx",
+    "up": "x dy dx",
+    "max": "x y dy dx",
+    "mean": "x y dy dx",
+    "act": "x y dy",
+    "lrn": "x y dy",
+    "bn": "x dy dx",
+    "drop": "dy dx",
+    "softmax": "x y",
+    "lrn.fork": "dy0 dy1 dy2",
+    "add": "dy dx1 dx2",
+    "concat": "dy dx0 dx1",
+}
+
+# What the mathematics needs, with the same gradients in place.
+LEAN = ORIGINAL | {
+    "max": "x dy dx",
+    "mean": "dy dx",
+    "act": "y dy",
+    "lrn": "x dy",
+    "softmax": "y",
+}
+
+FORWARD = dict.fromkeys(ORIGINAL, "x y") | {
+    "lrn.fork": "x y0 y1 y2",
+    "add": "x0 x1 x2 y",
+    "concat": "x0 x1 y",
+}
+
+
+@pytest.mark.parametrize("layer", ORIGINAL)
+def test_original_declarations_are_those_of_the_released_code(layer: str) -> None:
+    steps = read_and_written("original")
+    image = {"x"} if layer == "conv" else set()  # not a data tensor: the input
+    assert steps[layer, "backward"] == set(ORIGINAL[layer].split()) - image
+    assert steps[layer, "forward"] == set(FORWARD[layer].split()) - image
+
+
+@pytest.mark.parametrize("layer", LEAN)
+def test_lean_declarations_are_what_the_mathematics_needs(layer: str) -> None:
+    steps = read_and_written("lean")
+    if layer == "conv":  # nobody wants the gradient of the image
+        assert steps[layer, "backward"] == {"dy"}
+    else:
+        assert steps[layer, "backward"] == set(LEAN[layer].split())
+
+
+def test_a_shared_fork_has_no_forward() -> None:
+    net = a_net_of_every_layer("lean")
+    fork = next(node for node in net.nodes if node.name == "lrn.fork")
+    assert fork.layer.forward(fork) == ()
+    assert set(fork.ys) == {fork.x}
+
+
+def test_the_list_of_the_released_code_counts_the_gradient_of_lrn_twice() -> None:
+    listed = {}
+    for run in overwrite(route(alexnet(200)), "gradients").runs():
+        if run.phase == "backward":
+            distinct, held = {}, []
+            for piece in run.work:
+                inputs = piece.inputs if isinstance(piece, Launch) else piece.reads
+                distinct |= dict.fromkeys((*piece.outputs, *inputs))
+                held += piece.held if isinstance(piece, Launch) else ()
+            tensors = [*distinct, *held]
+            listed[run.layer] = sum(t.nbytes for t in tensors if t.is_data) / MIB
+    largest = 96 * 55 * 55 * 200 * 4 / MIB
+    assert listed["lrn1"] == pytest.approx(4 * largest)
+    assert listed["relu1"] == pytest.approx(3 * largest)
+    assert max(listed.values()) == listed["lrn1"]
+    assert listed["lrn1"] == pytest.approx(886.2305, abs=1e-4)
+
+
+@pytest.mark.parametrize("declarations", ["original", "lean"])
+@pytest.mark.parametrize("seed", range(40))
+def test_every_run_writes_what_its_layer_owes(
+    seed: int, declarations: Declarations
+) -> None:
+    net = random_net(seed).with_options(declarations=declarations)
+    for node in net.nodes:
+        forward = Run(node.name, "forward", node.layer.forward(node))
+        backward = Run(node.name, "backward", node.layer.backward(node))
+        own = set(node.xs) | set(node.dys) | set(node.ys)
+        own |= {*node.parameters.values(), *node.saved.values()}
+        assert {t for t in node.ys if t not in node.xs} <= set(forward.writes)
+        assert set(forward.reads) <= own - set(node.dys)
+        owed = {t for t in node.dxs if t is not None}
+        owed |= set(node.parameter_gradients.values())
+        assert set(backward.writes) == owed
+        assert set(backward.reads) <= own
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lean_reads_no_more_than_original(seed: int) -> None:
+    original = random_net(seed).with_options(fork="copy")
+    lean = original.with_options(declarations="lean")
+    pairs = zip(original.nodes, lean.nodes, strict=True)
+    for one, other in pairs:
+        more = Run(one.name, "backward", one.layer.backward(one)).reads
+        fewer = Run(other.name, "backward", other.layer.backward(other)).reads
+        assert {t.name for t in fewer} <= {t.name for t in more}
+
+
+@pytest.mark.parametrize("declarations", ["original", "lean"])
+@pytest.mark.parametrize("seed", range(40))
+def test_what_may_be_overwritten_is_not_read_afterwards(
+    seed: int, declarations: Declarations
+) -> None:
+    for run in route(random_net(seed).with_options(declarations=declarations)).runs():
+        for i, piece in enumerate(run.work):
+            if isinstance(piece, Choice):
+                continue
+            for output, target, _ in piece.may_overwrite:
+                assert output in piece.outputs
+                assert target in run.reads
+                assert target.nbytes == output.nbytes
+                later = run.work[i + 1 :]
+                assert all(target not in other.reads for other in later)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_kernel_is_given_each_tensor_once_unless_a_value_is_added_to_itself(
+    seed: int,
+) -> None:
+    for run in route(random_net(seed)).runs():
+        for launch in run.launches:
+            given = (*launch.outputs, *launch.inputs)
+            assert len(set(given)) == len(given)
+            assert launch.kernel.count(".") in (1, 2)
+            assert launch.flops >= 0 < launch.moved
+
+
+def test_layers_that_are_costly_are_checkpoints_and_only_convolutions_travel() -> None:
+    net = a_net_of_every_layer("original")
+    layers = {node.layer for node in net.nodes}
+    kept = {type(layer).__name__ for layer in layers if layer.checkpoint}
+    assert kept == {
+        "Add",
+        "Concat",
+        "Conv",
+        "ConvTranspose",
+        "Fork",
+        "Linear",
+        "Softmax",
+    }
+    away = {type(layer).__name__ for layer in layers if layer.offload}
+    assert away == {"Conv", "ConvTranspose"}
+
+
+def test_running_statistics_move_in_the_update_and_nowhere_else() -> None:
+    net = a_net_of_every_layer("original")
+    written = {
+        tensor.name: run.phase
+        for run in route(net).runs()
+        for tensor in run.writes
+        if "running" in tensor.name
+    }
+    assert written == {"bn.running_mean": "update", "bn.running_variance": "update"}
