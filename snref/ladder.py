@@ -1,0 +1,157 @@
+"""Which plan for so much memory: a ladder, each rung quicker and in need of more.
+
+The candidates are every kind of recomputation with every kind of transfer, and the
+tensor cache in slabs of several sizes. Their plans are the same for every memory size:
+memory only says which of them fit. Of these plans, by extent, each that is quicker
+than all before it, and does not use less, is a rung; the highest that fits is taken.
+More memory so never gives a slower plan, and less memory never one with a higher peak.
+
+Plans are compared as modelled with the convolution algorithms that need no workspace:
+tensors come first, and workspaces get what is left (SuperNeurons, section 3.5).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal, TypedDict, Unpack, get_args
+
+from snref.costs import Costs
+from snref.device.virtual import simulate
+from snref.plans import OutOfMemory, Plan, Run, extent, lower_bound, memory
+from snref.scheduler import Options, schedule
+from snref.scheduler.recomputation import Strategy
+from snref.tensor import aligned
+
+RECOMPUTE: tuple[Strategy | None, ...] = (None, *get_args(Strategy))
+TRANSFERS: tuple[Literal["none", "offload", "demand", "cache"], ...] = (
+    "none",
+    "offload",
+    "demand",
+    "cache",
+)
+LEVELS = 8  # sizes of slab for the cache, from the lower bound up; of nets with
+EFFORT = 40_000  # many steps only so many levels that levels x steps is this
+
+
+class Overrides(TypedDict, total=False):
+    """Options that are given, not to be chosen."""
+
+    recompute: Strategy | None
+    transfers: Literal["none", "offload", "demand", "cache"]
+    algorithms: Literal["none", "exact", "fastest"]
+    overwrite: Literal["never", "gradients"]
+    host_capacity: int | None
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A plan without workspaces: its options, what it needs, how long it takes."""
+
+    options: Options
+    peak: int  # bytes of activations and gradients
+    extent: int  # bytes of slab
+    seconds: float
+
+
+def least_time(
+    route: Plan, costs: Costs, capacity: int, **given: Unpack[Overrides]
+) -> tuple[Options, Plan]:
+    """The options, and the plan, of least modelled time in so many bytes.
+
+    Raises OutOfMemory if nothing fits.
+    """
+    rungs = ladder(route, costs, capacity, **given)
+    if not rungs:
+        raise _too_little(route, capacity, given)
+    algorithms = given.get("algorithms", Options().algorithms)
+    options = replace(rungs[-1].options, algorithms=algorithms)
+    if options.transfers != "cache":
+        options = replace(options, capacity=capacity, slab=capacity)
+    return options, schedule(route, options, costs)
+
+
+def ladder(
+    route: Plan, costs: Costs, capacity: int, **given: Unpack[Overrides]
+) -> list[Rung]:
+    """The rungs that need at most this capacity, the lowest first.
+
+    If the plan that neither recomputes nor copies fits, it is the only one: nothing is
+    quicker.
+    """
+    held = replace(_bare(given), recompute=None, transfers="none")
+    simplest = schedule(route, held)
+    top = _rung(held, simplest, costs)
+    if top.extent <= capacity and held in _candidates(given, ()):
+        return [top]
+    bound = lower_bound(simplest)
+    levels = max(2, min(LEVELS, EFFORT // len(route.steps)))
+    sizes = [
+        aligned(bound + (top.extent - bound) * level // levels)
+        for level in range(levels + 1)
+    ]
+    found = []
+    for options in _candidates(given, [size for size in sizes if size <= capacity]):
+        try:
+            found.append(_rung(options, schedule(route, options), costs))
+        except OutOfMemory:  # of the host
+            continue
+    rungs: list[Rung] = []
+    for rung in sorted(found, key=lambda rung: (rung.extent, rung.seconds)):
+        lowest = not rungs
+        if rung.extent <= capacity and (
+            lowest or (rung.seconds < rungs[-1].seconds and rung.peak >= rungs[-1].peak)
+        ):
+            rungs.append(rung)
+    return rungs
+
+
+def _bare(given: Overrides) -> Options:
+    """The given options, without workspaces."""
+    return replace(replace(Options(), **given), algorithms="none")
+
+
+def _candidates(given: Overrides, slabs: Sequence[int]) -> Iterator[Options]:
+    """All options that agree with what is given; for the cache, in each slab."""
+    bare = _bare(given)
+    for recompute, transfers in product(
+        [given["recompute"]] if "recompute" in given else RECOMPUTE,
+        [given["transfers"]] if "transfers" in given else TRANSFERS,
+    ):
+        options = replace(bare, recompute=recompute, transfers=transfers)
+        if transfers != "cache":
+            yield options
+        for size in slabs if transfers == "cache" else ():
+            yield replace(options, capacity=size, slab=size)
+
+
+def _rung(options: Options, plan: Plan, costs: Costs) -> Rung:
+    seconds = simulate(plan, costs).seconds
+    return Rung(options, max(memory(plan)), extent(plan), seconds)
+
+
+def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
+    """What the plan of the smallest extent would need."""
+    held = replace(_bare(given), recompute=None, transfers="none", host_capacity=None)
+    bound = lower_bound(schedule(route, held))
+    least: Plan | None = None
+    for options in sorted(
+        _candidates(given, [bound]), key=lambda o: o.transfers != "cache"
+    ):
+        try:
+            plan = schedule(route, options)
+        except OutOfMemory as error:  # of the host
+            failure = error
+            continue
+        if least is None or extent(plan) < extent(least):
+            least = plan
+        if extent(least) <= bound:
+            break
+    if least is None:
+        return failure
+    usage = zip(memory(least, workspace=True), least.steps, strict=True)
+    _, run = max(
+        ((n, step) for n, step in usage if isinstance(step, Run)),
+        key=lambda pair: pair[0],
+    )
+    needed = extent(least)
+    return OutOfMemory(f"{run.layer} {run.phase}", needed, capacity, needed)
