@@ -71,7 +71,7 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
             raise ValueError("a random net draws its input size: none is allowed")
         return random_net(_numbers(name, rest, 1)[0], batch)
     if rest:
-        return _imported(family, rest)(batch, *sizes)
+        return _imported(family, rest, batch, *sizes)
     raise ValueError(f"no net is called {name!r}; there are {', '.join(NAMES)}")
 
 
@@ -87,16 +87,19 @@ def _numbers(name: str, text: str, count: int) -> tuple[int, ...]:
     return numbers
 
 
-def _imported(module: str, function: str) -> Callable[..., Net]:
-    """A function of the reader's own."""
+def _imported(module: str, function: str, *sizes: int) -> Net:
+    """What a function of the reader's own makes of a batch and maybe an input size."""
+    name = f"{module}:{function}"
     try:
-        found: Callable[..., Net] | None = getattr(
-            import_module(module), function, None
-        )
+        make = getattr(import_module(module), function, None)
     except ModuleNotFoundError as error:
-        if error.name != module and not module.startswith(f"{error.name}."):
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, but what it imports is not
-        raise ValueError(f"net '{module}:{function}': no module {module!r}") from None
-    if found is None or not callable(found):
-        raise ValueError(f"net '{module}:{function}': no function {function!r} in it")
-    return found
+        raise ValueError(f"net {name!r}: there is no module {module!r}") from None
+    if not callable(make):
+        raise ValueError(f"net {name!r}: there is no function {function!r} in it")
+    net = make(*sizes)
+    if not isinstance(net, Net):
+        kind = type(net).__name__
+        raise ValueError(f"net {name!r}: must return a Net, returned {kind}")
+    return net
