@@ -1,0 +1,45 @@
+"""Runs ordinary Numba CUDA kernels on the CPU, compiled, without a GPU.
+
+    from snref import simt
+
+    simt.compile(kernel)[grid, block](*arrays)      # run it
+    simt.check(kernel)[grid, block](*arrays)        # run it with every access checked
+    simt.profile(kernel)[grid, block](*arrays)      # count what a GPU would do, by line
+    print(simt.show(kernel, block, *arrays))        # the text that is compiled
+
+The compiler is seven small stages, each a function from a value to a value:
+
+    front     a Python function -> a kernel in plain names
+    webs      one name for each independent value
+    uniform   what all threads of a block agree on
+    lockstep  divergent control flow that they can walk together
+    split     the statements of a thread -> the tree of a block
+    storage   where each thread's variables live
+    emit      the tree -> the text of a module for Numba
+
+`simt.show(kernel, block, *arrays, stage="webs")` prints what a stage makes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snref.simt.ir import KernelError
+from snref.simt.run import Compiled, show
+
+__all__ = ["KernelError", "compile", "show"]
+
+
+def compile(kernel: Any, threads: int | None = None) -> Compiled:
+    """A kernel that runs on the CPU as `compile(kernel)[grid, block](*arrays)`.
+
+    `kernel` is a `@cuda.jit` function or the plain Python function; grid and block are
+    numbers or tuples of up to three. Arrays are NumPy arrays and are changed in place.
+    The blocks are shared out among `threads` workers (default: one a core); results
+    are the same bits for any number of them. Compiled code is kept in the folder named
+    by $SNREF_CACHE, or else the user's cache folder.
+
+    Raises KernelError for what cannot be compiled, with file and line, and at a launch
+    whose threads disagree about a barrier.
+    """
+    return Compiled(kernel, threads)

@@ -1,0 +1,127 @@
+"""Generated modules on disk, found again by everything they are made from.
+
+The text is a real file, so that Numba's own cache keeps the machine code beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+
+VARIABLE = "SNREF_CACHE"
+
+
+def folder() -> Path:
+    """Where generated modules are kept: $SNREF_CACHE or the user's cache folder.
+
+    A temporary folder, gone at the end of the process, if that cannot be written.
+    """
+    chosen = os.environ.get(VARIABLE)
+    path = Path(chosen) if chosen else _user_cache() / "snref"
+    return _writable(path.absolute())
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return Path(local) if local else Path.home() / "AppData" / "Local"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return Path(chosen) if chosen else Path.home() / ".cache"
+
+
+@cache
+def _writable(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError:
+        return Path(_temporary().name)
+    return path
+
+
+@cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="snref-", ignore_cleanup_errors=True)
+
+
+@cache
+def _compiler() -> str:
+    """The compiler's own source: another version writes other modules."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    versions = (numba.__version__, llvmlite.__version__, sys.version)
+    return digest.hexdigest() + repr(versions)
+
+
+def key(function: Any, *rest: object) -> str:
+    """A name for what these make: the function with all it refers to, and the rest."""
+    parts = [_compiler(), repr(rest), *_ingredients(function, set())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+def _ingredients(function: Any, seen: set[Any]) -> Iterator[str]:
+    if function in seen:
+        return
+    seen.add(function)
+    code = function.__code__
+    try:
+        yield inspect.getsource(function)
+    except OSError:
+        yield repr(code.co_code)
+    yield f"{code.co_filename}:{code.co_firstlineno}"
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    scope = {**function.__globals__, **{n: c.cell_contents for n, c in cells}}
+    for n in sorted({*code.co_names, *code.co_freevars}):
+        value = scope.get(n)
+        yield n
+        inner = getattr(value, "py_func", value)
+        if isinstance(inner, FunctionType):
+            yield from _ingredients(inner, seen)
+        elif isinstance(value, ModuleType):  # math.exp, but also settings.WIDTH
+            used = (getattr(value, m, None) for m in code.co_names)
+            for member in used:
+                member = getattr(member, "py_func", member)
+                if isinstance(member, (bool, int, float, tuple, np.generic)):
+                    yield repr(member)
+                elif isinstance(member, FunctionType):
+                    if not member.__module__.startswith(("numba", "numpy")):
+                        yield from _ingredients(member, seen)
+        elif isinstance(value, np.ndarray):  # handed over at the launch
+            yield f"{value.dtype} {value.ndim}"
+        else:
+            yield repr(value)
+
+
+def load(stem: str, write: Callable[[], str]) -> ModuleType:
+    """Import the module of this name, written first if it is not there."""
+    path = folder() / f"{stem}.py"
+    if not path.exists():
+        text = write()
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)  # whole or not at all, whoever else is writing it
+    name = f"snref.simt.generated.{stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

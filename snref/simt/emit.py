@@ -1,0 +1,361 @@
+"""Stage 7: the tree of a block -> the text of a Python module for Numba.
+
+Every run becomes a loop over the threads of the block, `threadIdx.x` innermost. Slots
+and local arrays get a last axis for the thread. Indices are unsigned: Python's negative
+indices would cost a test each. Locals `first` and `last` bound the blocks of one call.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from snref.simt import ir
+from snref.simt.ir import LOOPS, Control, Kernel, Run, Scalar, Tree
+from snref.simt.storage import Plan, Storage
+
+STACK_LIMIT = 256 * 1024  # bytes: a larger frame lives in the worker's arena
+ROW_ACCUMULATORS = 32  # a thread's local elements that still fit the registers of a row
+NJIT = '@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})'
+
+
+def slot(variable: str) -> str:
+    """The array that keeps a variable of every thread."""
+    return f"{variable}_of"
+
+
+class Style:
+    """How accesses are printed: compiled kernels do them without a check.
+
+    Check mode and the profiler print the same tree with accesses of their own.
+    """
+
+    rows = True  # may a row of threads go through a whole nest of loops?
+    imports: Sequence[str] = ()
+    parameters: Sequence[str] = ()
+
+    def __init__(self, kernel: Kernel, store: Storage):
+        self.kernel, self.store = kernel, store
+        self.local = {n for n, a in kernel.arrays.items() if a.space == "local"}
+
+    def prologue(self) -> list[str]:
+        """Lines at the start of each block."""
+        return []
+
+    def barrier(self) -> list[str]:
+        return []
+
+    def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
+        """The lines of a statement, `inside` a run or once for the block."""
+        return ast.unparse(self.index(stmt)).splitlines()
+
+    def expression(self, node: ast.expr, inside: bool) -> str:
+        return ast.unparse(self.index(node))
+
+    def index(self, node: Any) -> Any:
+        new = _Index(self.kernel, self.local).visit(copy.deepcopy(node))
+        return ast.fix_missing_locations(new)
+
+
+class _Index(ast.NodeTransformer):
+    """a[i] -> a[u(i)]; a local array's or a slot's element is its thread's."""
+
+    def __init__(self, kernel: Kernel, local: set[str]):
+        self.arrays = {*kernel.arrays, *kernel.types}
+        self.local = local
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
+            return self.generic_visit(node)
+        place = self.visit(node.slice)
+        places = place.elts if isinstance(place, ast.Tuple) else [place]
+        places = [_unsigned(p) for p in places]
+        if node.value.id in self.local:
+            places.append(ir.name("_t"))
+        inside = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
+        return ast.Subscript(node.value, inside, node.ctx)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self.local:  # a whole array, as an argument
+            return ir.expression(f"{node.id}[..., _t]")
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return expand_slots(self, node) or self.generic_visit(node)
+
+
+def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:
+    """SLOT and VOTE as accesses to the arrays behind the variables."""
+    match node:
+        case ast.Call(ast.Name(ir.SLOT), [ast.Name(v), i]):
+            place = _unsigned(visitor.visit(i))
+            return ast.Subscript(ir.name(slot(v)), place, ast.Load())
+        case ast.Call(ast.Name(ir.VOTE), [how, ast.Name(v), ast.Name(here), mask, t]):
+            given = [ir.name(slot(v)), ir.name(slot(here))]
+            return ast.Call(how, [*given, visitor.visit(mask), visitor.visit(t)], [])
+    return None
+
+
+def _unsigned(place: ast.expr) -> ast.expr:
+    if isinstance(place, (ast.Constant, ast.Slice)):
+        return place
+    return ir.call("u", place)
+
+
+# ------------------------------------------------------------------ the frame of a block
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The arrays of a block: shared, local (one copy a thread) and slots."""
+
+    arrays: Mapping[str, tuple[tuple[int, ...], Any]]
+    views: Mapping[str, tuple[tuple[int, ...], Any]]  # of the dynamic buffer
+    dynamic: int
+
+    @classmethod
+    def of(cls, kernel: Kernel, dtypes: Mapping[str, Any]) -> Frame:
+        arrays: dict[str, Any] = {}
+        views: dict[str, Any] = {}
+        for n, a in kernel.arrays.items():
+            if a.space == "dynamic":
+                views[n] = (a.shape, a.dtype)
+            else:
+                threads = (kernel.threads,) if a.space == "local" else ()
+                arrays[n] = ((*a.shape, *threads), a.dtype)
+        for v, dtype in dtypes.items():
+            arrays[slot(v)] = ((kernel.threads,), dtype)
+        return cls(arrays, views, kernel.dynamic if views else 0)
+
+    def offsets(self) -> dict[str, int]:
+        """Where each array lies in an arena, in bytes."""
+        place, found = 0, {}
+        for n, (shape, dtype) in self.arrays.items():
+            found[n] = place
+            place += -(-prod(shape) * ir.itemsize(dtype) // 64) * 64
+        found[""] = place
+        return found
+
+    @property
+    def bytes(self) -> int:
+        return self.offsets()[""] + self.dynamic
+
+
+# ------------------------------------------------------------------ the text
+
+
+def emit(
+    store: Storage,
+    kernel: Kernel,
+    dtypes: Mapping[str, Any],
+    style: type[Style] = Style,
+) -> str:
+    """The module whose function `launch` runs blocks first to last of the grid."""
+    printer = _Printer(kernel, store, style(kernel, store))
+    printer.tree(store.tree, 2)
+    frame = Frame.of(kernel, dtypes)
+    return "\n".join([*_module(kernel, frame, printer)]) + "\n"
+
+
+def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
+    style = printer.style
+    file = kernel.place(kernel.line)
+    yield f"# Generated from {file}, kernel {kernel.name}, block {kernel.block}"
+    yield "import numba"
+    yield "from numba import njit"
+    yield "from snref.simt.runtime import in_buffer, on_stack, u"
+    yield from style.imports
+    yield from kernel.imports.values()
+    yield ""
+    heap = frame.offsets()[""] > STACK_LIMIT
+    for n, (shape, dtype) in frame.arrays.items():
+        made = f"in_buffer({{}}, {frame.offsets()[n]})" if heap else "on_stack({})"
+        yield f"new_{n} = {made.format(f'{shape}, {_type(dtype)}')}"
+    if frame.views:
+        dynamic = (max(frame.dynamic, 1),)
+        yield f"new__dynamic = on_stack({dynamic}, numba.types.uint8)"
+    for n, (shape, dtype) in frame.views.items():
+        yield f"new_{n} = in_buffer({shape}, {_type(dtype)}, 0)"
+    yield ""
+    yield NJIT
+    given = ["first", "last", *ir.GRID, *kernel.types, "_arena", *style.parameters]
+    yield f"def launch({', '.join(given)}):"
+    if frame.views:
+        yield "    _dynamic = new__dynamic()"
+    for n in frame.arrays:
+        yield f"    {n} = new_{n}({'_arena' if heap else ''})"
+    for n in frame.views:
+        yield f"    {n} = new_{n}(_dynamic)"
+    yield "    for _b in range(first, last):"
+    yield "        blockIdx_x = _b % gridDim_x"
+    yield "        blockIdx_y = _b // gridDim_x % gridDim_y"
+    yield "        blockIdx_z = _b // (gridDim_x * gridDim_y)"
+    yield from ("        " + line for line in style.prologue())
+    yield from printer.lines
+    yield "    return 0"
+
+
+def _type(dtype: Any) -> str:
+    return "numba.types." + {"bool": "boolean"}.get(dtype.name, dtype.name)
+
+
+@dataclass
+class _Printer:
+    kernel: Kernel
+    store: Storage
+    style: Style
+    lines: list[str] = field(default_factory=list)
+    in_row: bool = False  # are the loops over y and z around this already?
+
+    def put(self, depth: int, *lines: str) -> None:
+        self.lines += ["    " * depth + line for line in lines]
+
+    def tree(self, tree: Sequence[Tree], depth: int) -> None:
+        start = len(self.lines)
+        for node in tree:
+            match node:
+                case Run():
+                    self.run(node, self.store.plan(node), depth)
+                case Scalar(stmt):
+                    self.put(depth, *self.scalar(stmt))
+                case Control():
+                    self.control(node, depth)
+        if len(self.lines) == start:
+            self.put(depth, "pass")
+
+    def scalar(self, stmt: ast.stmt) -> list[str]:
+        function = ir.called(stmt)
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+            argument = ast.unparse(stmt.value.args[0]) if stmt.value.args else ""
+            if function == ir.BARRIER:
+                return self.style.barrier()
+            if function == ir.CLEAR:
+                return [f"{slot(argument)}[:] = False"]
+            if function == ir.REFUSE:
+                return [f"return {int(argument) + 1} + (_b << 16)"]
+        return self.style.statement(stmt, False)
+
+    def control(self, node: Control, depth: int) -> None:
+        rows = self.style.rows and not self.in_row and self.rowwise(node)
+        if rows:
+            depth = self.loops("zy", depth)
+            self.in_row = True
+        decides = self.style.expression(ir.test(node.stmt), False)
+        if isinstance(node.stmt, ast.For):
+            self.put(depth, f"for {ast.unparse(node.stmt.target)} in {decides}:")
+        else:
+            word = type(node.stmt).__name__.lower()
+            self.put(depth, f"{word} {decides}:")
+        self.tree(node.body, depth + 1)
+        if node.orelse:
+            self.put(depth, "else:")
+            self.tree(node.orelse, depth + 1)
+        if rows:
+            self.in_row = False
+
+    def rowwise(self, node: Control) -> bool:
+        """Is it a nest of loops with nothing but runs in it? Then a row of threads may
+        go through all of it before the next row starts, its sums in registers."""
+        if not isinstance(node.stmt, LOOPS) or self.kernel.block[1] == 1:
+            return False
+        used: set[str] = set()
+
+        def pure(tree: Sequence[Tree]) -> bool:
+            for n in tree:
+                match n:
+                    case Run(body, _, None):
+                        used.update(*map(ir.names, body))
+                    case Control(stmt, body, ()) if isinstance(stmt, LOOPS):
+                        if not pure(body):
+                            return False
+                    case _:
+                        return False
+            return True
+
+        sums = sum(
+            prod(a.shape)
+            for n, a in self.kernel.arrays.items()
+            if a.space == "local" and n in used
+        )
+        return pure((node,)) and sums <= ROW_ACCUMULATORS
+
+    def loops(self, axes: str, depth: int) -> int:
+        for axis in axes:
+            n = self.kernel.block[ir.AXES.index(axis)]
+            if n > 1:
+                self.put(depth, f"for threadIdx_{axis} in range({n}):")
+                depth += 1
+        return depth
+
+    def run(self, run: Run, plan: Plan, depth: int) -> None:
+        if not plan.body and not run.total and not plan.stores:
+            return
+        if run.total:
+            start = "0" if run.total[1] != ir.ANY else "False"
+            self.put(depth, f"{run.total[0]} = {start}")
+        inside = [n for s in run.body for n in ast.walk(s)]
+        where = [n.lineno for n in inside if isinstance(n, ast.stmt)]
+        if where:
+            low, high = min(where), max(where)
+            self.put(depth, f"# line {low}" + (f"-{high}" if high > low else ""))
+        depth = self.loops("x" if self.in_row else "zyx", depth)
+        lines = self.thread(run, plan)
+        if any(re.search(r"\b_t\b", line) for line in lines):
+            self.put(depth, f"_t = {self.number()}")
+        self.put(depth, *lines)
+
+    def number(self) -> str:
+        bx, by, bz = self.kernel.block
+        terms = [f"threadIdx_z * {bx * by}"] if bz > 1 else []
+        terms += [f"threadIdx_y * {bx}"] if by > 1 else []
+        terms += ["threadIdx_x"] if bx > 1 else []
+        return " + ".join(terms) or "0"
+
+    def thread(self, run: Run, plan: Plan) -> list[str]:
+        """What one thread does in a run."""
+        loads = {v: f"{v} = {slot(v)}[_t]" for v in plan.loads}
+        again = {
+            ast.unparse(s.targets[0]): self.style.statement(s, True)
+            for s in plan.again
+            if isinstance(s, ast.Assign)
+        }
+        lines: list[str] = []
+        pad = ""
+        if run.masks:
+            first = self.needed(run.masks, plan)
+            for v in [v for v in loads if v in first]:
+                lines.append(loads.pop(v))
+            for v in [v for v in again if v in first]:
+                lines += again.pop(v)
+            lines.append(f"if {' and '.join(run.masks)}:")
+            pad = "    "
+        rest = list(loads.values())
+        for text in again.values():
+            rest += text
+        for stmt in plan.body:
+            rest += self.style.statement(stmt, True)
+        if run.total:
+            n, how, part = run.total
+            value = self.style.expression(part, True)
+            rest.append(
+                {
+                    ir.ANY: f"{n} |= {value}",
+                    ir.COUNT: f"{n} += {value}",
+                    ir.HIGHEST: f"{n} = max({n}, {value})",
+                }[how]
+            )
+        rest += [f"{slot(v)}[_t] = {v}" for v in plan.stores]
+        return lines + [pad + line for line in rest or ["pass"]]
+
+    def needed(self, masks: Sequence[str], plan: Plan) -> set[str]:
+        """The masks and what their definitions need."""
+        found = set(masks)
+        for stmt in reversed(plan.again):
+            if isinstance(stmt, ast.Assign) and ir.names(stmt, store=True) & found:
+                found |= ir.names(stmt.value)
+        return found

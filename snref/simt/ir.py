@@ -1,0 +1,310 @@
+"""What the stages hand to each other: a kernel, its arrays, and the tree of a block.
+
+Statements and expressions are Python's own `ast`, so every stage prints as Python
+(`str(kernel)`, `listing(tree)`). Besides ordinary names they hold a few that only the
+compiler writes:
+
+    threadIdx_x, blockIdx_x, gridDim_x   one component of a CUDA index
+    BARRIER()                            syncthreads
+    CUT()                                every thread gets here before any goes on
+    ANY(m), COUNT(m), HIGHEST(e)         one value for the block, out of each thread's
+    SLOT(v, i)                           the value of variable v in thread i
+    CLEAR(v)                             v = 0 in every thread, taking part or not
+    VOTE(how, v, here, mask, t)          what the warp of thread t says to v
+    REFUSE(site)                         stop the launch: the threads disagree
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from numba.np import numpy_support
+
+BARRIER, CUT = "_barrier", "_cut"
+ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
+SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
+TOTALS = {ANY, COUNT, HIGHEST}
+
+AXES = "xyz"
+THREAD = tuple(f"threadIdx_{a}" for a in AXES)
+BLOCK = tuple(f"blockIdx_{a}" for a in AXES)
+GRID = tuple(f"gridDim_{a}" for a in AXES)
+
+# A line number of the n-th source file of a kernel is n * FILE + the line: device
+# functions may come from other files than the kernel.
+FILE = 1_000_000
+
+Loop: TypeAlias = ast.For | ast.While
+LOOPS = (ast.For, ast.While)
+Compound: TypeAlias = ast.If | ast.For | ast.While
+COMPOUNDS = (ast.If, ast.For, ast.While)
+
+
+class KernelError(Exception):
+    """A kernel breaks a rule, or check mode found a mistake.
+
+    The message reads `file.py:LINE: kernel: what, why, what would be right`.
+    """
+
+
+@dataclass(frozen=True)
+class Array:
+    """A shared or local array: its shape (of one thread's copy) and Numba type."""
+
+    space: Literal["shared", "local", "dynamic"]
+    shape: tuple[int, ...]
+    dtype: Any
+    line: int
+
+    def bytes(self, threads: int) -> int:
+        """Size in the frame of a block; `dynamic` arrays share one buffer."""
+        copies = {"shared": 1, "local": threads, "dynamic": 0}[self.space]
+        return prod(self.shape) * itemsize(self.dtype) * copies
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel for one block shape and one tuple of argument types."""
+
+    name: str
+    files: tuple[str, ...]
+    line: int
+    block: tuple[int, int, int]
+    types: Mapping[str, Any]  # parameters and their Numba types, in order
+    body: tuple[ast.stmt, ...]
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    imports: Mapping[str, str] = field(default_factory=dict)  # name -> statement
+    constants: Mapping[str, Any] = field(default_factory=dict)  # read-only arrays
+    dynamic: int = 0  # bytes of dynamic shared memory
+    sites: tuple[str, ...] = ()  # the texts of REFUSE
+
+    @property
+    def threads(self) -> int:
+        return prod(self.block)
+
+    def place(self, line: int) -> str:
+        """`file.py:LINE` of a line number as the statements carry it."""
+        return f"{Path(self.files[line // FILE]).name}:{line % FILE}"
+
+    def error(self, line: int, text: str) -> KernelError:
+        return KernelError(f"{self.place(line)}: {self.name}: {text}")
+
+    def with_body(self, body: Iterable[ast.stmt], **changes: Any) -> Kernel:
+        return replace(self, body=tuple(body), **changes)
+
+    def __str__(self) -> str:
+        head = f"{self.name}({', '.join(self.types)})  block {self.block}"
+        arrays = [
+            f"    {a.space} {name}: {a.dtype}{list(a.shape)}"
+            for name, a in self.arrays.items()
+        ]
+        return "\n".join([head, *arrays, *text(self.body, 1)]) + "\n"
+
+
+def itemsize(dtype: Any) -> int:
+    """Bytes of one element of a Numba type."""
+    return int(numpy_support.as_dtype(dtype).itemsize)
+
+
+# ------------------------------------------------------------------ the tree of a block
+
+
+@dataclass(frozen=True)
+class Run:
+    """Statements between two cuts: every thread goes through them in a loop.
+
+    `masks` names the conditions under which a thread takes part. `total` is a value
+    of the whole block that the run computes: (name, ANY or HIGHEST, a thread's part).
+    """
+
+    body: tuple[ast.stmt, ...]
+    masks: tuple[str, ...] = ()
+    total: tuple[str, str, ast.expr] | None = None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A statement that is the same for all threads: done once."""
+
+    stmt: ast.stmt
+
+
+@dataclass(frozen=True)
+class Control:
+    """An `if`, `for` or `while` that all threads take alike: outside their loops."""
+
+    stmt: Compound
+    body: tuple[Tree, ...]
+    orelse: tuple[Tree, ...] = ()
+
+
+Tree: TypeAlias = Run | Scalar | Control
+
+
+def runs(tree: Sequence[Tree]) -> Iterator[Run]:
+    """Every run, in the order of the text."""
+    for node in tree:
+        match node:
+            case Run():
+                yield node
+            case Control(_, body, orelse):
+                yield from runs((*body, *orelse))
+
+
+def listing(tree: Sequence[Tree], depth: int = 0) -> list[str]:
+    """The tree as lines, each marked `run`, `once` or left as control."""
+    lines: list[str] = []
+    pad = "    " * depth
+    for node in tree:
+        match node:
+            case Run(body, masks, total):
+                lines.append(
+                    f"{pad}run{' if ' + ' and '.join(masks) if masks else ''}:"
+                )
+                lines += text(body, depth + 1)
+                if total:
+                    name, how, part = total
+                    lines.append(f"{pad}    {name} = {how}({ast.unparse(part)})")
+            case Scalar(stmt):
+                lines += [f"{pad}once: {line}" for line in text([stmt])]
+            case Control(stmt, body, orelse):
+                lines += [f"{pad}{head(stmt)}", *listing(body, depth + 1)]
+                if orelse:
+                    lines += [f"{pad}else:", *listing(orelse, depth + 1)]
+    return lines
+
+
+# ------------------------------------------------------------------ small tools on ast
+
+
+def name(id: str, store: bool = False) -> ast.Name:
+    return ast.Name(id, ast.Store() if store else ast.Load())
+
+
+def expression(source: str) -> ast.expr:
+    """The expression, without the places of its parts."""
+    node = ast.parse(source, mode="eval").body
+    for part in ast.walk(node):
+        for place in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
+            part.__dict__.pop(place, None)
+    return node
+
+
+def call(function: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(name(function), list(args), [])
+
+
+def at(node: Any, line: int) -> Any:
+    """The node, with this line wherever a part of it has none."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.stmt, ast.expr)) and not hasattr(part, "lineno"):
+            part.lineno = part.end_lineno = line
+            part.col_offset = part.end_col_offset = 0
+    return node
+
+
+def assign(target: str, value: ast.expr, line: int | None = None) -> ast.Assign:
+    new = ast.Assign([name(target, True)], value)
+    return new if line is None else at(new, line)
+
+
+def calls(node: ast.AST, functions: Iterable[str]) -> bool:
+    """Is one of these functions called anywhere inside?"""
+    wanted = set(functions)
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in wanted
+        for n in ast.walk(node)
+    )
+
+
+def called(stmt: ast.stmt) -> str | None:
+    """The name of the function that the statement, or its right side, calls."""
+    value = stmt.value if isinstance(stmt, (ast.Expr, ast.Assign)) else None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id
+    return None
+
+
+def names(node: ast.AST, store: bool | None = None) -> set[str]:
+    """Names inside; only those assigned (store=True) or only those read (False)."""
+    return {
+        n.id
+        for n in ast.walk(node)
+        if isinstance(n, ast.Name)
+        and (store is None or isinstance(n.ctx, ast.Store) == store)
+    }
+
+
+def test(stmt: Compound) -> ast.expr:
+    """What decides: the condition of an `if` or `while`, the range of a `for`."""
+    return stmt.iter if isinstance(stmt, ast.For) else stmt.test
+
+
+def target(stmt: ast.stmt) -> ast.expr | None:
+    """The left side of an assignment, plain or augmented."""
+    if isinstance(stmt, ast.Assign):
+        return stmt.targets[0]
+    return stmt.target if isinstance(stmt, ast.AugAssign) else None
+
+
+def loads(node: ast.AST) -> bool:
+    """Does it read an element of an array (`a.shape[0]` is none)?"""
+    return any(
+        isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute)
+        for n in ast.walk(node)
+    )
+
+
+def bounds(over: ast.Call) -> tuple[ast.expr, ast.expr, ast.expr]:
+    """Start, stop and step of a call of `range`."""
+    args = over.args
+    if len(args) == 1:
+        return ast.Constant(0), args[0], ast.Constant(1)
+    return args[0], args[1], args[2] if len(args) == 3 else ast.Constant(1)
+
+
+def synchronises(node: ast.AST) -> bool:
+    """Is there a point inside that every thread gets to before any goes on?"""
+    return calls(node, {BARRIER, CUT})
+
+
+def atomic(node: ast.AST) -> bool:
+    """Is there an atomic operation inside?"""
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and n.func.id.startswith("atomic_")
+        for n in ast.walk(node)
+    )
+
+
+def jumps(loop: Loop) -> list[tuple[ast.stmt, tuple[ast.If, ...]]]:
+    """Each `break` or `continue` of this loop, with the `if`s around it."""
+
+    def walk(stmts: Iterable[ast.stmt], around: tuple[ast.If, ...]):
+        for stmt in stmts:
+            if isinstance(stmt, (ast.Break, ast.Continue)):
+                yield stmt, around
+            elif isinstance(stmt, ast.If):
+                yield from walk(stmt.body + stmt.orelse, (*around, stmt))
+
+    return list(walk(loop.body, ()))
+
+
+def head(stmt: Compound) -> str:
+    """The first line of a compound statement."""
+    if isinstance(stmt, ast.For):
+        return f"for {ast.unparse(stmt.target)} in {ast.unparse(stmt.iter)}:"
+    return f"{type(stmt).__name__.lower()} {ast.unparse(stmt.test)}:"
+
+
+def text(stmts: Iterable[ast.stmt], depth: int = 0) -> list[str]:
+    """Statements as indented lines."""
+    return [
+        "    " * depth + line for s in stmts for line in ast.unparse(s).splitlines()
+    ]

@@ -1,0 +1,234 @@
+"""Stage 4: divergent control flow that the threads of a block can walk together.
+
+A loop whose bounds alone differ between threads becomes a uniform loop over as many
+rounds as the longest needs, and a mask (what a GPU's warp does, too):
+
+    for i in range(t, n, 64):             _span1 = _highest(n - t)
+        s += a[i]                 ->      for _k1 in range(0, _span1, 64):
+                                              i = t + _k1
+                                              if i < n:
+                                                  s += a[i]
+
+A barrier under a condition that may differ is legal CUDA as long as it does not at this
+launch. The condition becomes thread 0's, and a thread that disagrees ends the launch:
+
+    if i < n:                             _c1 = i < n
+        _barrier()                ->      _agreed1 = _slot(_c1, 0)
+                                          _odd1 = _any(_c1 != _agreed1)
+                                          if _odd1: _refuse(0)
+                                          if _agreed1: _barrier()
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Sequence
+
+from snref.simt import ir
+from snref.simt.ir import COMPOUNDS, LOOPS, Compound, Kernel, assign, at, call, name
+from snref.simt.uniform import Uniformity
+
+
+def lockstep(kernel: Kernel, uniformity: Uniformity) -> Kernel:
+    """Make divergent loops and conditions uniform where that is possible."""
+    rewriter = _Rewriter(kernel, uniformity)
+    body = rewriter.block(kernel.body, False)
+    return kernel.with_body(body, sites=tuple(rewriter.sites))
+
+
+_PURE = {f.__name__: f for f in (min, max, abs, len, range, int, bool)}
+
+
+class _Rewriter:
+    def __init__(self, kernel: Kernel, uniformity: Uniformity):
+        self.kernel, self.uniformity = kernel, uniformity
+        self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
+        self.sites: list[str] = []
+        self.definitions: dict[str, list[ast.stmt]] = {}
+        for stmt in kernel.body:
+            for n in ast.walk(stmt):
+                left = ir.target(n) if isinstance(n, ast.stmt) else None
+                if isinstance(n, ast.For):
+                    left = n.target
+                if isinstance(left, ast.Name):
+                    self.definitions.setdefault(left.id, []).append(n)  # type: ignore
+
+    def fresh(self, stem: str) -> str:
+        number = 1
+        while f"_{stem}{number}" in self.taken:
+            number += 1
+        self.taken.add(f"_{stem}{number}")
+        return f"_{stem}{number}"
+
+    def block(self, stmts: Sequence[ast.stmt], alone: bool) -> list[ast.stmt]:
+        """`alone`: inside a loop that each thread runs by itself."""
+        out: list[ast.stmt] = []
+        for stmt in stmts:
+            if not isinstance(stmt, COMPOUNDS):
+                out.append(stmt)
+                continue
+            diverges = stmt in self.uniformity.divergent
+            if ir.calls(stmt, {ir.BARRIER}):
+                out += self.agree(stmt, diverges)
+            elif isinstance(stmt, ast.If) or not diverges:
+                out.append(self.same(stmt, alone))
+            else:
+                together = None if alone else self.together(stmt)
+                out += together or [self.same(stmt, True)]
+        return out
+
+    def same(self, stmt: Compound, alone: bool) -> ast.stmt:
+        new = copy.copy(stmt)
+        new.body = self.block(stmt.body, alone)
+        new.orelse = self.block(stmt.orelse, alone)
+        return new
+
+    # ---- divergent bounds
+
+    def together(self, loop: ir.Loop) -> list[ast.stmt] | None:
+        """The loop as rounds of the whole block, or None if that cannot be done."""
+        if isinstance(loop, ast.While) or ir.jumps(loop) or ir.atomic(loop):
+            return None
+        assert isinstance(loop.iter, ast.Call)
+        start, stop, step = ir.bounds(loop.iter)
+        if not _positive(step) or self.uniformity.varies(step):
+            return None
+        line = loop.lineno
+        first, last, span, k = map(self.fresh, ("start", "stop", "span", "k"))
+        i = ast.BinOp(name(first), ast.Add(), name(k))
+        before: list[ast.stmt] = [assign(first, start, line)]
+        if isinstance(stop, ast.Constant):
+            end: ast.expr = stop
+        else:
+            before.append(assign(last, stop, line))
+            end = name(last)
+        length = ast.BinOp(copy.deepcopy(end), ast.Sub(), name(first))
+        before.append(assign(span, call(ir.HIGHEST, length), line))
+        assert isinstance(loop.target, ast.Name)
+        here = ast.Compare(name(loop.target.id), [ast.Lt()], [copy.deepcopy(end)])
+        rounds = call("range", ast.Constant(0), name(span), step)
+        body = self.block(loop.body, False)
+        inner = [assign(loop.target.id, i), ast.If(here, body, [])]
+        return [*before, at(ast.For(name(k, True), rounds, inner, []), line)]
+
+    # ---- barriers under a condition
+
+    def agree(self, stmt: Compound, diverges: bool) -> list[ast.stmt]:
+        """The statement with conditions that every thread answers alike."""
+        new = copy.copy(stmt)
+        if isinstance(stmt, LOOPS):
+            odd = {
+                i
+                for _, around in ir.jumps(stmt)
+                for i in around
+                if self.uniformity.varies(i.test)
+            }
+            new.body = self.block(self.agree_on_jumps(stmt.body, odd, stmt), False)
+        else:
+            new.body = self.block(stmt.body, False)
+            new.orelse = self.block(stmt.orelse, False)
+        if not self.uniformity.varies(ir.test(stmt)):
+            return [new]
+        line = stmt.lineno
+        if isinstance(new, ast.If):
+            before, new.test = self.agreed(stmt, new.test)
+            return [*before, new]
+        if isinstance(new, ast.While):
+            before, go_on = self.agreed(stmt, new.test)
+            leave = ast.If(ast.UnaryOp(ast.Not(), go_on), [ast.Break()], [])
+            new.test = at(ast.Constant(True), line)
+            new.body = [*before, at(leave, line), *new.body]
+            return [new]
+        assert isinstance(new.target, ast.Name) and isinstance(new.iter, ast.Call)
+        first, k, by = map(self.fresh, ("start", "k", "step"))
+        start, stop, step = ir.bounds(new.iter)
+        trips = call("len", call("range", name(first), stop, name(by)))
+        before, rounds = self.agreed(stmt, trips)
+        along = ast.BinOp(name(k), ast.Mult(), name(by))
+        i = ast.BinOp(name(first), ast.Add(), along)
+        new.body = [assign(new.target.id, i, line), *new.body]
+        new.target, new.iter = name(k, True), at(call("range", rounds), line)
+        return [assign(first, start, line), assign(by, step, line), *before, new]
+
+    def agree_on_jumps(
+        self, stmts: Iterable[ast.stmt], odd: set[ast.If], loop: ir.Loop
+    ) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for stmt in stmts:
+            if not isinstance(stmt, ast.If):
+                out.append(stmt)
+                continue
+            new = copy.copy(stmt)
+            new.body = self.agree_on_jumps(stmt.body, odd, loop)
+            new.orelse = self.agree_on_jumps(stmt.orelse, odd, loop)
+            if stmt in odd and not ir.calls(stmt, {ir.BARRIER}):
+                before, new.test = self.agreed(stmt, stmt.test, loop)
+                out += before
+            out.append(new)
+        return out
+
+    def agreed(
+        self, stmt: Compound, value: ast.expr, around: Compound | None = None
+    ) -> tuple[list[ast.stmt], ast.expr]:
+        """Statements that make sure of one answer, and the answer."""
+        held, agreed, odd = map(self.fresh, ("answer", "agreed", "odd"))
+        line = stmt.lineno
+        problem = self.complaint(stmt, around or stmt)
+        if self.split_by_construction(value):
+            raise self.kernel.error(line, problem)
+        self.sites.append(f"{self.kernel.place(line)}: {self.kernel.name}: {problem}")
+        site = ast.Constant(len(self.sites) - 1)
+        differs = ast.Compare(name(held), [ast.NotEq()], [name(agreed)])
+        refuse = ast.If(name(odd), [ast.Expr(call(ir.REFUSE, site))], [])
+        return [
+            assign(held, value, line),
+            assign(agreed, call(ir.SLOT, name(held), ast.Constant(0)), line),
+            assign(odd, call(ir.ANY, differs), line),
+            at(refuse, line),
+        ], at(name(agreed), line)
+
+    def complaint(self, stmt: Compound, around: Compound) -> str:
+        barrier = next(
+            n.lineno
+            for n in ast.walk(around)
+            if isinstance(n, ast.stmt) and ir.called(n) == ir.BARRIER
+        )
+        differ = sorted(
+            n for n in ir.names(ir.test(stmt)) if n in self.uniformity.varying
+        )
+        return (
+            f"syncthreads() in line {barrier % ir.FILE} depends on "
+            f"'{ir.head(stmt)}', and {', '.join(differ)} "
+            f"differ{'s' if len(differ) == 1 else ''} between threads; all threads of "
+            "a block must reach the same barrier"
+        )
+
+    def split_by_construction(self, value: ast.expr) -> bool:
+        """Do the threads disagree whatever the arguments and the grid are?"""
+        answers = set()
+        for t in range(self.kernel.threads):
+            bx, by, _ = self.kernel.block
+            index = (t % bx, t // bx % by, t // (bx * by))
+            known = dict(zip(ir.THREAD, index, strict=True))
+            try:
+                answers.add(self.evaluate(value, known, 0))
+            except (NameError, ArithmeticError, TypeError, AttributeError):
+                return False
+        return len(answers) > 1
+
+    def evaluate(self, value: ast.expr, known: dict[str, int], depth: int) -> object:
+        """The value in one thread, if it follows from the thread's index alone."""
+        for n in sorted(ir.names(value) - set(known)):
+            found = self.definitions.get(n, ())
+            if len(found) == 1 and isinstance(found[0], ast.Assign) and depth < 20:
+                known = {**known, n: self.evaluate(found[0].value, known, depth + 1)}  # type: ignore[dict-item]
+        code = compile(ast.Expression(at(copy.deepcopy(value), 1)), "", "eval")
+        return eval(code, {"__builtins__": _PURE}, known)
+
+
+def _positive(step: ast.expr) -> bool:
+    if isinstance(step, ast.Constant):
+        return isinstance(step.value, int) and step.value > 0
+    parts = ir.names(step)
+    return bool(parts) and parts <= set(ir.GRID)  # gridDim * a constant

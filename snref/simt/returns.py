@@ -1,0 +1,127 @@
+"""Stage 0 of the front: a function's body without `return`.
+
+    if i >= n:                    if not i >= n:
+        return            ->          c[i] = a[i]
+    c[i] = a[i]
+
+A value goes into `_result` (`_result0`, `_result1` ... for a tuple). A `return` inside a
+loop sets `_done` and breaks; what follows the loop runs only `if not _done`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from snref.simt.ir import COMPOUNDS, LOOPS, assign, at, name
+
+RESULT, DONE = "_result", "_done"
+
+
+def without_returns(
+    body: Sequence[ast.stmt],
+) -> tuple[list[ast.stmt], tuple[str, ...] | str | None]:
+    """The body, and the name (or the names, for a tuple) that its result goes to."""
+    returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
+    values = [r.value for r in returns if r.value is not None]
+    result: tuple[str, ...] | str | None = RESULT if values else None
+    sizes = {len(v.elts) if isinstance(v, ast.Tuple) else None for v in values}
+    if len(sizes) == 1 and None not in sizes:
+        result = tuple(f"{RESULT}{i}" for i in range(sizes.pop() or 0))
+    if not returns or returns == [body[-1]]:  # nothing follows it: no flag, no nesting
+        last = _results(returns[0], result) if returns else []
+        return [*(body[:-1] if returns else body), *last], result
+
+    flag = any(_needs_flag(s) for s in body)
+    out = _Structure(flag, result).block(body, False)
+    first = body[0].lineno
+    return ([assign(DONE, ast.Constant(False), first)] if flag else []) + out, result
+
+
+def _results(stmt: ast.Return, result: tuple[str, ...] | str | None) -> list[ast.stmt]:
+    if stmt.value is None or result is None:
+        return []
+    if isinstance(result, str):
+        return [assign(result, stmt.value, stmt.lineno)]
+    assert isinstance(stmt.value, ast.Tuple)
+    return [
+        assign(n, v, stmt.lineno) for n, v in zip(result, stmt.value.elts, strict=True)
+    ]
+
+
+def _returns(node: ast.stmt) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+def _always(stmts: Sequence[ast.stmt]) -> bool:
+    """Does every path through these statements return?"""
+    if not stmts:
+        return False
+    last = stmts[-1]
+    if isinstance(last, ast.If):
+        return _always(last.body) and _always(last.orelse)
+    return isinstance(last, ast.Return)
+
+
+def _needs_flag(stmt: ast.stmt) -> bool:
+    """Is nesting not enough: a return in a loop, or in some paths of a branch only?"""
+    if isinstance(stmt, LOOPS):
+        return _returns(stmt)
+    if isinstance(stmt, ast.If):
+        branches = (stmt.body, stmt.orelse)
+        return any(_needs_flag(s) for b in branches for s in b) or any(
+            any(_returns(s) for s in b) and not _always(b) for b in branches
+        )
+    return False
+
+
+class _Structure:
+    def __init__(self, flag: bool, result: tuple[str, ...] | str | None):
+        self.flag, self.result = flag, result
+
+    def block(self, stmts: Sequence[ast.stmt], in_loop: bool) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for i, stmt in enumerate(stmts):
+            rest, line = stmts[i + 1 :], stmt.lineno
+            if isinstance(stmt, ast.Return):
+                out += _results(stmt, self.result)
+                if self.flag:
+                    out.append(assign(DONE, ast.Constant(True), line))
+                return out + ([at(ast.Break(), line)] if in_loop else [])
+            if not isinstance(stmt, COMPOUNDS) or not _returns(stmt):
+                out.append(stmt)
+                continue
+            if isinstance(stmt, LOOPS):
+                stmt.body = self.block(stmt.body, True)
+                out.append(stmt)
+                if in_loop:
+                    out.append(at(ast.If(name(DONE), [ast.Break()], []), line))
+                    continue
+                return out + self.unless_done(rest, line)
+            if in_loop:
+                stmt.body = self.block(stmt.body, True)
+                stmt.orelse = self.block(stmt.orelse, True)
+                out.append(stmt)
+                continue
+            nested = _always(stmt.body) or _always(stmt.orelse)
+            after_body = rest if nested and not _always(stmt.body) else []
+            after_else = rest if nested and not _always(stmt.orelse) else []
+            body = self.block([*stmt.body, *after_body], False)
+            orelse = self.block([*stmt.orelse, *after_else], False)
+            if body:
+                out.append(at(ast.If(stmt.test, body, orelse), line))
+            elif orelse:
+                out.append(at(ast.If(_opposite(stmt.test), orelse, []), line))
+            return out if nested else out + self.unless_done(rest, line)
+        return out
+
+    def unless_done(self, rest: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
+        body = self.block(rest, False)
+        return [at(ast.If(_opposite(name(DONE)), body, []), line)] if body else []
+
+
+def _opposite(test: ast.expr) -> ast.expr:
+    # not `i < n` for `i >= n`: they differ where one side is a NaN
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.copy_location(ast.UnaryOp(ast.Not(), test), test)

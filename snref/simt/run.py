@@ -1,0 +1,256 @@
+"""The stages in a row, and the launch of what they make."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+
+from snref.simt import cache
+from snref.simt.emit import STACK_LIMIT, Frame, Style, emit
+from snref.simt.front import front, python_function
+from snref.simt.infer import infer
+from snref.simt.ir import Kernel, KernelError, atomic, listing
+from snref.simt.lockstep import lockstep
+from snref.simt.split import split
+from snref.simt.storage import storage
+from snref.simt.uniform import uniform
+from snref.simt.webs import webs
+
+# Unrolling the loop over threads before it can be vectorised makes a register-tiled
+# matrix product thirty times slower. LLVM reads its options once a process.
+llvm.set_option("snref.simt", "-unroll-full-max-count=8")
+
+Size: TypeAlias = int | Sequence[int]
+Three: TypeAlias = tuple[int, int, int]
+
+STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
+_SERIAL = 4096  # threads of a launch below which waking a worker costs more
+
+
+def stages(
+    kernel: Any,
+    block: Three,
+    types: Sequence[Any],
+    dynamic: int = 0,
+    style: type[Style] = Style,
+) -> dict[str, Any]:
+    """What every stage makes of the kernel, by the stage's name."""
+    made: dict[str, Any] = {}
+    made["front"] = front(kernel, block, types, dynamic)
+    made["webs"] = webs(made["front"])
+    made["uniform"] = uniform(made["webs"])
+    made["lockstep"] = lockstep(made["webs"], made["uniform"])
+    shared = uniform(made["lockstep"])
+    made["split"] = split(made["lockstep"], shared)
+    made["storage"] = storage(made["lockstep"], made["split"], shared)
+    dtypes = infer(made["lockstep"], made["storage"].slots)
+    made["dtypes"] = dtypes
+    made["emit"] = emit(made["storage"], made["lockstep"], dtypes, style)
+    return made
+
+
+def show(kernel: Any, block: Size, *arguments: Any, stage: str | None = None) -> str:
+    """The text that a stage makes of a kernel; without `stage`, the module that runs.
+
+    `stage` is one of front, webs, uniform, lockstep, split, storage, emit. The
+    arguments give the types only.
+    """
+    if stage is not None and stage not in STAGES:
+        raise ValueError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
+    types = [numba.typeof(a) for a in arguments]
+    made = stages(kernel, _three(block), types)[stage or "emit"]
+    return "\n".join(listing(made)) + "\n" if stage == "split" else str(made)
+
+
+class Compiled:
+    """A kernel that runs on the CPU: `compiled[grid, block](*arguments)`."""
+
+    style: type[Style] = Style
+
+    def __init__(self, kernel: Any, threads: int | None = None):
+        self.function = python_function(kernel)
+        self.threads = threads or os.cpu_count() or 1
+        self.modules: dict[Any, _Module] = {}
+        self.__name__ = getattr(self.function, "__name__", "kernel")
+        self.__doc__ = getattr(self.function, "__doc__", None)
+
+    def __getitem__(self, configuration: Any) -> Callable[..., None]:
+        """`grid, block[, stream[, bytes of dynamic shared memory]]`."""
+        grid, block, *rest = configuration
+        grid, block = _three(grid), _three(block)
+        dynamic = int(rest[1]) if len(rest) > 1 else 0
+
+        def launch(*arguments: Any) -> None:
+            self.launch(grid, block, dynamic, arguments)
+
+        return launch
+
+    def module(self, block: Three, dynamic: int, arguments: Sequence[Any]) -> _Module:
+        kinds = (block, dynamic, *map(_kind, arguments))
+        found = self.modules.get(kinds)
+        if found is None:
+            types = tuple(map(numba.typeof, arguments))
+            found = _Module(self.function, block, dynamic, types, self.style)
+            self.modules[kinds] = found
+        return found
+
+    def launch(
+        self, grid: Three, block: Three, dynamic: int, arguments: Sequence[Any]
+    ) -> None:
+        module = self.module(block, dynamic, arguments)
+        blocks = grid[0] * grid[1] * grid[2]
+        workers = 1 if module.ordered else min(self.threads, blocks)
+        if workers == 1 or blocks * prod(block) < _SERIAL:
+            module.run(0, blocks, grid, arguments)
+            return
+        _pool.run(module, blocks, workers, grid, arguments)
+
+
+class _Module:
+    """The machine code of a kernel for one block shape and tuple of types."""
+
+    def __init__(
+        self,
+        function: Any,
+        block: Three,
+        dynamic: int,
+        types: tuple[Any, ...],
+        style: type[Style],
+    ):
+        self.made: dict[str, Any] = {}
+
+        def write() -> str:
+            made = stages(function, block, types, dynamic, style)
+            lowered: Kernel = made["lockstep"]
+            frame = Frame.of(lowered, made["dtypes"])
+            facts = {
+                "SITES": lowered.sites,
+                "CONSTANTS": tuple(lowered.constants),
+                "ORDERED": any(map(atomic, lowered.body)),
+                "ARENA": frame.bytes if frame.offsets()[""] > STACK_LIMIT else 0,
+            }
+            tail = "".join(f"\n{n} = {v!r}" for n, v in facts.items())
+            return made["emit"] + tail + "\n"
+
+        key = cache.key(function, block, dynamic, types, style.__name__)
+        module = cache.load(f"{function.__name__}_{key}", write)
+        self.code = module.launch
+        self.sites, self.ordered = module.SITES, module.ORDERED
+        self.arena = module.ARENA
+        self.constants: tuple[np.ndarray, ...] = ()
+        if module.CONSTANTS:  # arrays named by the kernel, as they are now
+            lowered = front(function, block, types, dynamic)
+            self.constants = tuple(lowered.constants[n] for n in module.CONSTANTS)
+
+    def run(self, first: int, last: int, grid: Three, arguments: Sequence[Any]) -> None:
+        """Run these blocks of the grid."""
+        arena = _arena(self.arena)
+        status = self.code(first, last, *grid, *arguments, *self.constants, arena)
+        if status:
+            block = status >> 16
+            raise KernelError(f"{self.sites[(status & 0xFFFF) - 1]} (block {block})")
+
+
+# ------------------------------------------------------------------ workers
+
+_local = threading.local()
+
+
+def _arena(size: int) -> np.ndarray:
+    """This worker's memory for frames too large for the stack."""
+    held = getattr(_local, "arena", None)
+    if held is None or held.size < size:
+        held = _local.arena = np.empty(max(size, 1), np.uint8)
+    return held
+
+
+class _Pool:
+    """Worker threads; a launch is one range of blocks for each."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[Any] = SimpleQueue()
+        self.workers = 0
+        self.process = os.getpid()
+        self.lock = threading.Lock()
+
+    def run(
+        self,
+        module: _Module,
+        blocks: int,
+        workers: int,
+        grid: Three,
+        arguments: Sequence[Any],
+    ) -> None:
+        self.grow(workers - 1)
+        done: SimpleQueue[BaseException | None] = SimpleQueue()
+        bounds = [blocks * i // workers for i in range(workers + 1)]
+        for first, last in pairwise(bounds[1:]):
+            self.jobs.put((module, first, last, grid, arguments, done))
+        problems: list[BaseException | None] = [
+            _attempt(module, 0, bounds[1], grid, arguments)
+        ]
+        problems += [done.get() for _ in range(workers - 1)]
+        for problem in problems:
+            if problem is not None:
+                raise problem
+
+    def grow(self, workers: int) -> None:
+        with self.lock:
+            if self.process != os.getpid():  # a fork has none of its parent's threads
+                self.jobs, self.workers, self.process = SimpleQueue(), 0, os.getpid()
+            while self.workers < workers:
+                threading.Thread(target=self.work, daemon=True).start()
+                self.workers += 1
+
+    def work(self) -> None:
+        jobs = self.jobs
+        while True:
+            *job, done = jobs.get()
+            done.put(_attempt(*job))
+
+
+def _attempt(
+    module: _Module, first: int, last: int, grid: Three, arguments: Sequence[Any]
+) -> BaseException | None:
+    try:
+        module.run(first, last, grid, arguments)
+    except BaseException as problem:
+        return problem
+    return None
+
+
+_pool = _Pool()
+
+
+def _three(size: Size) -> Three:
+    """A grid or block as three numbers."""
+    given = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    if not 1 <= len(given) <= 3 or any(int(n) < 1 for n in given):
+        raise ValueError(f"a grid or block is 1 to 3 positive numbers, not {size!r}")
+    x, y, z = (*map(int, given), 1, 1)[:3]
+    return x, y, z
+
+
+def _kind(argument: Any) -> Any:
+    """What the compiled code depends on: cheaper than Numba's type."""
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        return (
+            argument.dtype,
+            argument.ndim,
+            flags.c_contiguous,
+            flags.f_contiguous,
+            flags.writeable,
+        )
+    if isinstance(argument, tuple):
+        return tuple(map(_kind, argument))
+    return type(argument)

@@ -1,0 +1,298 @@
+"""What generated modules import: arrays in the frame of a block, CUDA's own functions.
+
+Everything here is compiled by Numba into the generated code.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+u = numba.uintp  # an index that is never negative: Python's test for it falls away
+
+
+# ------------------------------------------------------------------ arrays of a block
+
+
+def on_stack(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A function that makes an array in the caller's stack frame, uninitialised."""
+    array = types.Array(dtype, len(shape), "C")
+
+    @intrinsic
+    def new(typing):
+        def build(context, builder, signature, args):
+            item = context.get_data_type(dtype)
+            # not cgutils.alloca_once: it fills the array with zeros, element by
+            # element, which takes LLVM seconds
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(item, max(prod(shape), 1)))
+            memory.align = 64
+            data = builder.bitcast(memory, item.as_pointer())
+            return _array(context, builder, array, shape, data)
+
+        return array(), build
+
+    return new
+
+
+def in_buffer(shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
+    """A function that makes an array at `offset` bytes of a uint8 array."""
+    array = types.Array(dtype, len(shape), "C")
+
+    @intrinsic
+    def new(typing, buffer):
+        def build(context, builder, signature, args):
+            inside = make_array(signature.args[0])(context, builder, args[0])
+            data = cgutils.pointer_add(builder, inside.data, offset)
+            item = context.get_data_type(dtype).as_pointer()
+            return _array(context, builder, array, shape, builder.bitcast(data, item))
+
+        return array(buffer), build
+
+    return new
+
+
+def _array(context, builder, array, shape, data):
+    size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+    strides = [size * prod(shape[i + 1 :]) for i in range(len(shape))]
+
+    def pack(numbers):
+        constants = [context.get_constant(types.intp, n) for n in numbers]
+        return cgutils.pack_array(builder, constants)
+
+    out = make_array(array)(context, builder)
+    populate_array(
+        out,
+        data=data,
+        shape=pack(shape),
+        strides=pack(strides),
+        itemsize=context.get_constant(types.intp, size),
+        meminfo=None,  # nobody counts references to it
+    )
+    return out._getvalue()
+
+
+# ------------------------------------------------------------------ atomics
+# Blocks of a kernel with atomics run one after another, and so do the threads of a run:
+# reading and writing is enough. The order of float sums is the order of the threads.
+
+
+@njit
+def atomic_add(a, i, value):
+    old = a[i]
+    a[i] = old + value
+    return old
+
+
+@njit
+def atomic_sub(a, i, value):
+    old = a[i]
+    a[i] = old - value
+    return old
+
+
+@njit
+def atomic_max(a, i, value):
+    old = a[i]
+    if value > old:  # a NaN on either side leaves it as it is
+        a[i] = value
+    return old
+
+
+@njit
+def atomic_min(a, i, value):
+    old = a[i]
+    if value < old:
+        a[i] = value
+    return old
+
+
+@njit
+def atomic_nanmax(a, i, value):
+    old = a[i]
+    if value > old or old != old:
+        a[i] = value
+    return old
+
+
+@njit
+def atomic_nanmin(a, i, value):
+    old = a[i]
+    if value < old or old != old:
+        a[i] = value
+    return old
+
+
+@njit
+def atomic_and(a, i, value):
+    old = a[i]
+    a[i] = old & value
+    return old
+
+
+@njit
+def atomic_or(a, i, value):
+    old = a[i]
+    a[i] = old | value
+    return old
+
+
+@njit
+def atomic_xor(a, i, value):
+    old = a[i]
+    a[i] = old ^ value
+    return old
+
+
+@njit
+def atomic_inc(a, i, value):
+    old = a[i]
+    a[i] = 0 if old >= value else old + 1
+    return old
+
+
+@njit
+def atomic_dec(a, i, value):
+    old = a[i]
+    a[i] = value if old == 0 or old > value else old - 1
+    return old
+
+
+@njit
+def atomic_exch(a, i, value):
+    old = a[i]
+    a[i] = value
+    return old
+
+
+@njit
+def atomic_cas(a, i, expected, value):
+    old = a[i]
+    if old == expected:
+        a[i] = value
+    return old
+
+
+@njit
+def atomic_compare_and_swap(a, expected, value):
+    old = a[0]
+    if old == expected:
+        a[0] = value
+    return old
+
+
+# ------------------------------------------------------------------ warps
+# Which thread's value a shuffle reads, given the number of the thread in its block.
+
+
+@njit
+def shuffle(thread, lane, threads):
+    return min((thread & ~31) + (lane & 31), threads - 1)
+
+
+@njit
+def shuffle_up(thread, delta, threads):
+    return thread - delta if (thread & 31) >= delta else thread
+
+
+@njit
+def shuffle_down(thread, delta, threads):
+    source = thread + delta
+    return source if (thread & 31) + delta < 32 and source < threads else thread
+
+
+@njit
+def shuffle_xor(thread, lanes, threads):
+    source = thread ^ (lanes & 31)
+    return source if source < threads else thread
+
+
+@njit
+def vote_ballot(held, here, mask, thread):
+    bits = numba.uint32(0)
+    first = thread & ~31
+    for lane in range(min(32, held.size - first)):
+        if here[first + lane] and held[first + lane] and (mask >> lane) & 1:
+            bits |= numba.uint32(1) << numba.uint32(lane)
+    return bits
+
+
+@njit
+def vote_any(held, here, mask, thread):
+    return vote_ballot(held, here, mask, thread) != 0
+
+
+@njit
+def vote_all(held, here, mask, thread):
+    return vote_ballot(held, here, mask, thread) == vote_ballot(
+        here, here, mask, thread
+    )
+
+
+@njit
+def vote_equal(held, here, mask, thread):
+    some = vote_any(held, here, mask, thread)
+    return not some or vote_all(held, here, mask, thread)
+
+
+# ------------------------------------------------------------------ bits and numbers
+
+
+@njit
+def popc(x):
+    count = 0
+    while x:
+        x &= x - 1
+        count += 1
+    return count
+
+
+@njit
+def brev(x):
+    out = 0
+    for _ in range(32):
+        out = (out << 1) | (x & 1)
+        x >>= 1
+    return numba.uint32(out)
+
+
+@njit
+def clz(x):
+    count = 0
+    for bit in range(31, -1, -1):
+        if (x >> bit) & 1:
+            break
+        count += 1
+    return count
+
+
+@njit
+def ffs(x):
+    for bit in range(32):
+        if (x >> bit) & 1:
+            return bit + 1
+    return 0
+
+
+@intrinsic
+def fma(typing, a, b, c):
+    """a * b + c with one rounding."""
+    kind = typing.unify_types(a, b, c)
+
+    def build(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return kind(kind, kind, kind), build
+
+
+@njit
+def cbrt(x):
+    root = abs(x) ** (1.0 / 3.0)
+    return root if x >= 0 else -root

@@ -1,0 +1,160 @@
+"""Stage 5: the statements of a thread -> the tree of a block.
+
+Thread-loop fission (MCUDA; Stratton, Stone and Hwu 2008), cut at every uniform loop and
+not only at barriers, so that the loop over threads is the innermost one and can be
+vectorised. A divergent branch around a uniform loop becomes a mask:
+
+    if i < n:                             run:
+        for k in range(8):                    _mask1 = i < n
+            s += a[k, i]          ->          _any1 = _any(_mask1)
+                                          if _any1:
+                                              for k in range(8):
+                                                  run if _mask1:
+                                                      s += a[k, i]
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+
+from snref.simt import ir
+from snref.simt.ir import (
+    COMPOUNDS,
+    LOOPS,
+    Compound,
+    Control,
+    Kernel,
+    Run,
+    Scalar,
+    Tree,
+    assign,
+    name,
+)
+from snref.simt.uniform import Uniformity
+
+
+def split(kernel: Kernel, uniformity: Uniformity) -> tuple[Tree, ...]:
+    """The kernel as runs of all threads, uniform control and scalars."""
+    return _Splitter(kernel, uniformity).split(kernel.body, ())
+
+
+class _Splitter:
+    def __init__(self, kernel: Kernel, uniformity: Uniformity):
+        self.kernel, self.uniformity = kernel, uniformity
+        self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
+
+    def fresh(self, stem: str) -> str:
+        number = 1
+        while f"_{stem}{number}" in self.taken:
+            number += 1
+        self.taken.add(f"_{stem}{number}")
+        return f"_{stem}{number}"
+
+    def split(
+        self, stmts: Sequence[ast.stmt], masks: tuple[str, ...]
+    ) -> tuple[Tree, ...]:
+        out: list[Tree] = []
+        pending: list[ast.stmt] = []
+
+        def cut() -> None:
+            if pending:
+                out.append(Run(tuple(pending), masks))
+                pending.clear()
+
+        for stmt in stmts:
+            function = ir.called(stmt)
+            if function == ir.CUT:
+                cut()
+            elif function in ir.TOTALS:
+                assert isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call)
+                assert isinstance(stmt.targets[0], ast.Name)
+                total = (stmt.targets[0].id, function, stmt.value.args[0])
+                out.append(Run(tuple(pending), masks, total))
+                pending.clear()
+            elif self.once(stmt):
+                if self.depends(stmt, pending):
+                    cut()
+                out.append(Scalar(stmt))
+            elif isinstance(stmt, COMPOUNDS) and self.outside(stmt):
+                cut()
+                out.append(self.control(stmt, masks))
+            elif isinstance(stmt, ast.If) and self.worth_a_mask(stmt):
+                cut()
+                out += self.masked(stmt, masks)
+            elif ir.synchronises(stmt):
+                raise self.kernel.error(
+                    stmt.lineno,
+                    f"a warp operation inside '{ir.head(stmt)}', which threads leave "
+                    "at different times; use a for loop over range(...)",
+                )
+            else:
+                pending.append(stmt)
+        cut()
+        return tuple(out)
+
+    def once(self, stmt: ast.stmt) -> bool:
+        """Is it the same for all threads?"""
+        if isinstance(stmt, (ast.Break, ast.Continue)):
+            return True
+        if ir.called(stmt) in (ir.BARRIER, ir.CLEAR, ir.REFUSE):
+            return True
+        left = ir.target(stmt)
+        return isinstance(left, ast.Name) and left.id not in self.uniformity.varying
+
+    def depends(self, stmt: ast.stmt, pending: list[ast.stmt]) -> bool:
+        """Must what the threads have yet to do come before it?"""
+        left = ir.target(stmt)
+        if not isinstance(left, ast.Name):
+            return True
+        used = any(left.id in ir.names(s) for s in pending)
+        return used or ir.loads(stmt) or ir.calls(stmt, {ir.SLOT})
+
+    def outside(self, stmt: Compound) -> bool:
+        return stmt not in self.uniformity.divergent
+
+    def control(self, stmt: Compound, masks: tuple[str, ...]) -> Control:
+        body = list(stmt.body)
+        new = copy.copy(stmt)
+        varying = self.uniformity.varying
+        if isinstance(new, ast.For) and ir.names(new.target) & varying:
+            k = self.fresh("k")  # each thread keeps its own: it is read after the loop
+            body.insert(0, ast.Assign([new.target], name(k), lineno=stmt.lineno))
+            new.target = name(k, store=True)
+        inside = self.split(body, masks)
+        return Control(new, inside, self.split(getattr(stmt, "orelse", ()), masks))
+
+    def worth_a_mask(self, stmt: ast.If) -> bool:
+        """Is there a uniform loop inside, or a cut?"""
+        if ir.synchronises(stmt):
+            return True
+        return any(
+            (isinstance(s, LOOPS) and self.outside(s))
+            or (isinstance(s, ast.If) and self.worth_a_mask(s))
+            for s in stmt.body + stmt.orelse
+        )
+
+    def masked(self, stmt: ast.If, masks: tuple[str, ...]) -> list[Tree]:
+        mask = self.fresh("mask")
+        branches = [(stmt.body, mask, _truth(stmt.test))]
+        if stmt.orelse:
+            opposite = ast.UnaryOp(ast.Not(), name(mask))
+            branches.append((stmt.orelse, self.fresh("mask"), opposite))
+        out: list[Tree] = []
+        for body, m, condition in branches:
+            some = self.fresh("any")
+            define = assign(m, condition, stmt.lineno)
+            out.append(Run((define,), masks, (some, ir.ANY, name(m))))
+            control = ir.at(ast.If(name(some), [], []), stmt.lineno)
+            out.append(Control(control, self.split(body, (*masks, m))))
+        return out
+
+
+def _truth(test: ast.expr) -> ast.expr:
+    """The condition as a bool."""
+    if isinstance(test, ast.Compare) or (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    ):
+        return test
+    return ast.IfExp(test, ast.Constant(True), ast.Constant(False))

@@ -1,0 +1,95 @@
+"""Warp-wide and block-wide operations, as statements that go through memory.
+
+A shuffle is a value that each thread puts down, a cut (every thread gets there before
+any goes on), and a read of another thread's value. For 32 threads
+
+    v += cuda.shfl_down_sync(m, v, 1)     _shuffle1 = v
+                                    ->    _cut()
+                                          v += _slot(_shuffle1, shuffle_down(t, 1, 32))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from math import prod
+
+from snref.simt import ir
+from snref.simt.ir import assign, call, expression, name
+
+SIZE = 32  # threads of a warp
+
+ATOMICS = set(
+    ["add", "sub", "max", "min", "nanmax", "nanmin", "and_", "or_", "xor", "inc", "dec", "exch", "cas", "compare_and_swap"]
+)
+PLAIN = {n: n for n in ("popc", "brev", "clz", "ffs", "fma", "cbrt")}
+_SHUFFLES = {
+    "shfl_sync": "shuffle",
+    "shfl_up_sync": "shuffle_up",
+    "shfl_down_sync": "shuffle_down",
+    "shfl_xor_sync": "shuffle_xor",
+}
+_VOTES = {
+    "all_sync": "vote_all",
+    "any_sync": "vote_any",
+    "eq_sync": "vote_equal",
+    "ballot_sync": "vote_ballot",
+}
+_COUNTS = {"syncthreads_or": ir.ANY, "syncthreads_count": ir.COUNT}
+
+Lowered = tuple[list[ast.stmt], ast.expr, list[str]]
+
+
+def lower(
+    called: str,
+    args: Sequence[ast.expr],
+    thread: str,
+    fresh: Callable[[str], str],
+    block: tuple[int, int, int],
+) -> Lowered | None:
+    """Statements to go before, the result, and the runtime functions it needs.
+
+    None if `cuda.<called>` is no operation of this kind.
+    """
+    cut = ast.Expr(call(ir.CUT))
+    number, threads = expression(thread), ast.Constant(prod(block))
+    if called == "syncwarp":
+        return [cut], ast.Constant(None), []
+    if called in _SHUFFLES:
+        _, value, lane = args
+        held, result = fresh("shuffle"), fresh("shuffled")
+        source = call(_SHUFFLES[called], number, lane, threads)
+        read = assign(result, call(ir.SLOT, name(held), source))
+        put = assign(held, value)
+        return [put, cut, read], name(result), [_SHUFFLES[called]]
+    if called in _VOTES or called == "activemask":
+        mask = args[0] if args else ast.Constant(0xFFFFFFFF)
+        vote = args[1] if len(args) > 1 else ast.Constant(True)
+        how = _VOTES.get(called, "vote_ballot")
+        held, result = fresh("vote"), fresh("voted")
+        put = assign(held, _truth(vote))
+        # a thread that is not here has no vote
+        clear = ast.Expr(call(ir.CLEAR, name(held)))
+        active = fresh("here")
+        here = assign(active, ast.Constant(True))
+        clear2 = ast.Expr(call(ir.CLEAR, name(active)))
+        count = call(ir.VOTE, name(how), name(held), name(active), mask, number)
+        read = assign(result, count)
+        return [clear, clear2, put, here, cut, read], name(result), [how]
+    if called in _COUNTS:
+        result, part = fresh("total"), fresh("part")
+        put = assign(part, _truth(args[0]))
+        total = assign(result, call(_COUNTS[called], name(part)))
+        barrier = ast.Expr(call(ir.BARRIER))
+        return [put, total, barrier], name(result), []
+    if called == "syncthreads_and":
+        result, part = fresh("total"), fresh("part")
+        put = assign(part, ast.UnaryOp(ast.Not(), args[0]))
+        total = assign(result, call(ir.ANY, name(part)))
+        barrier = ast.Expr(call(ir.BARRIER))
+        return [put, total, barrier], ast.UnaryOp(ast.Not(), name(result)), []
+    return None
+
+
+def _truth(value: ast.expr) -> ast.expr:
+    return ast.IfExp(value, ast.Constant(True), ast.Constant(False))
