@@ -30,6 +30,7 @@ from numba.np import numpy_support
 
 from snref.simt import ir, warps
 from snref.simt.ir import Array, Kernel, KernelError, assign, at, expression, name
+from snref.simt.recursion import calls_itself, outline
 from snref.simt.returns import without_returns
 
 _EXPRESSIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
@@ -111,6 +112,7 @@ def front(
         imports=dict(sorted(unit.imports.items())),
         constants=unit.constants,
         dynamic=dynamic,
+        sites=tuple(unit.sites),
     )
 
 
@@ -127,6 +129,8 @@ class _Unit:
         self.constants: dict[str, np.ndarray] = {}
         self.taken: set[str] = set()
         self.calling: list[Any] = []
+        self.outlined: dict[Any, str] = {}  # functions that call themselves
+        self.sites: list[str] = []  # the texts of REFUSE
 
     def fresh(self, stem: str) -> str:
         """A name nobody uses."""
@@ -199,11 +203,12 @@ class _Function:
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         closure = {n: c.cell_contents for n, c in cells}
         self.scope = {**vars(builtins), **function.__globals__, **closure}
-        self.body, self.result = without_returns(tree.body)
+        self.body, self.result = without_returns(copy.deepcopy(tree).body)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(*stored)
         unit.taken |= ir.names(tree) | self.locals
         self.before: list[ast.stmt] = []
+        self.grids: set[str] = set()  # variables that hold cg.this_grid()
 
     def place(self, node: ast.stmt) -> str:
         return f"{self.function.__code__.co_filename}:{node.lineno % ir.FILE}"
@@ -431,17 +436,46 @@ class _Function:
             raise self.fail(node, "* and ** are not supported in a kernel")
         args = self.sequence(node.args)
         keywords = [ast.keyword(k.arg, self.expr(k.value)) for k in node.keywords]
-        if isinstance(function, (np.ufunc, BuiltinFunctionType)) or (
-            isinstance(function, type) and function in _BUILTINS
-        ):
-            return ast.Call(self.known_function(node, function), args, keywords)
-        as_type = self.value(node.func)  # float32(x)
-        if as_type is not None:
-            return ast.Call(as_type, args, keywords)
+        callee = self.callee(node)
+        if callee is not None:
+            return ast.Call(callee, args, keywords)
+        if self.grid_sync(node):
+            return ast.Constant(None)
         if isinstance(node.func, ast.Attribute) and function is None:
             method = ast.Attribute(self.expr(node.func.value), node.func.attr)
             return ast.Call(method, args, keywords)
         raise self.fail(node, f"{ast.unparse(node.func)} is not supported in a kernel")
+
+    def is_grid(self, node: ast.expr) -> bool:
+        """Does the expression make, or name, the group of all threads of the grid?"""
+        if isinstance(node, ast.Call):
+            return self.cuda_name(node.func) == "cg.this_grid"
+        return isinstance(node, ast.Name) and node.id in self.grids
+
+    def grid_sync(self, node: ast.Call) -> bool:
+        """`grid.sync()` is a barrier, if the grid is one block; else it is refused."""
+        method = node.func
+        if not isinstance(method, ast.Attribute) or method.attr != "sync":
+            return False
+        if not self.is_grid(method.value):
+            return False
+        problem = "blocks run one after another: a grid synchronises only as one block"
+        self.unit.sites.append(str(self.fail(node, problem)))
+        several = expression(" * ".join(ir.GRID) + " != 1")
+        site = ast.Constant(len(self.unit.sites) - 1)
+        refuse = ast.If(several, [ast.Expr(ir.call(ir.REFUSE, site))], [])
+        barrier = ast.Expr(ir.call(ir.BARRIER))
+        self.before += [at(refuse, node.lineno), at(barrier, node.lineno)]
+        return True
+
+    def callee(self, node: ast.Call) -> ast.expr | None:
+        """The name of a builtin, ufunc, function of `math` or type that is called."""
+        function = self.object(node.func)
+        if isinstance(function, (np.ufunc, BuiltinFunctionType)) or (
+            isinstance(function, type) and function in _BUILTINS
+        ):
+            return self.known_function(node, function)
+        return self.value(node.func)  # float32(x)
 
     def known_function(self, node: ast.Call, function: Any) -> ast.expr:
         if function in _BUILTINS:
@@ -469,6 +503,10 @@ class _Function:
             return ast.Constant(None)
         if called in _OMITTED:  # the threads of a run see each other's writes anyway
             return ast.Constant(None)
+        if called in ("shared.array", "local.array"):  # within an expression
+            held = unit.fresh("array")
+            self.declare(name(held, True), node)
+            return name(held)
         if called == "const.array_like":
             values = self.object(node.args[0])
             if not isinstance(values, np.ndarray):
@@ -501,10 +539,12 @@ class _Function:
         if function in self.unit.calling:
             raise self.fail(
                 node,
-                f"{function.__name__} calls itself: recursion is not supported; "
+                f"{function.__name__} is called by a function that it calls; "
                 "write a loop",
             )
         inner = _Function(function, self.unit, {})
+        if calls_itself(inner):
+            return self.outlined(inner, node)
         stem = self.unit.fresh(function.__name__)
         given = self.sequence([*node.args, *(k.value for k in node.keywords)])
         order = inner.params[: len(node.args)] + [k.arg for k in node.keywords]
@@ -538,6 +578,22 @@ class _Function:
             return copy.deepcopy(inner.rename[inner.result])
         parts = [copy.deepcopy(inner.rename[n]) for n in inner.result]
         return ast.Tuple(parts, ast.Load())
+
+    def is_itself(self, node: ast.expr) -> bool:
+        """Does the expression name this very function?"""
+        return python_function(self.object(node)) is self.function
+
+    def outlined(self, inner: _Function, node: ast.Call) -> ast.expr:
+        """The call of a function that calls itself."""
+        unit, called = self.unit, inner.tree.name
+        args = self.sequence(node.args)
+        arrays = [a for a in args if isinstance(a, ast.Name) and a.id in unit.ndim]
+        if arrays or node.keywords:
+            raise self.fail(node, f"{called} calls itself: it takes numbers, in order")
+        if inner.function not in unit.outlined:
+            new, text = outline(inner, unit.fresh)
+            unit.outlined[inner.function], unit.imports[new] = new, text
+        return ir.call(unit.outlined[inner.function], *args)
 
     # ---- statements
 
@@ -601,6 +657,9 @@ class _Function:
 
     def assign(self, target: ast.expr, value: ast.expr, line: int) -> list[ast.stmt]:
         if isinstance(target, ast.Name) and self.declare(target, value):
+            return []
+        if isinstance(target, ast.Name) and self.is_grid(value):
+            self.grids.add(target.id)
             return []
         if isinstance(target, (ast.Tuple, ast.List)):
             return self.unpack(target.elts, self.expr(value), line)
@@ -683,7 +742,9 @@ class _Function:
 def _is_device(o: Any) -> bool:
     """A function written in Python: `@cuda.jit(device=True)` or a plain one."""
     o = python_function(o)
-    return isinstance(o, FunctionType) and not (o.__module__ or "").startswith("numba")
+    module = getattr(o, "__module__", None) or ""
+    ours = not module.startswith("numba") or module == "numba.cuda.random"
+    return isinstance(o, FunctionType) and ours
 
 
 def _fold(node: ast.expr) -> ast.expr:

@@ -44,7 +44,7 @@ class _Rewriter:
     def __init__(self, kernel: Kernel, uniformity: Uniformity):
         self.kernel, self.uniformity = kernel, uniformity
         self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
-        self.sites: list[str] = []
+        self.sites = list(kernel.sites)
         self.definitions: dict[str, list[ast.stmt]] = {}
         for stmt in kernel.body:
             for n in ast.walk(stmt):
