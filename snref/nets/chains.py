@@ -11,7 +11,7 @@ VGG = {  # convolutions before every pooling: columns D and E
 
 
 def digits(batch: int, input_size: int = 8) -> Net:
-    """A net for scikit-learn's digits of 1 x 8 x 8, with a layer of every kind."""
+    """A net for scikit-learn's digits of 1 x 8 x 8: AlexNet's kinds of layers, small."""
     return _chain(
         "digits",
         (batch, 1, input_size, input_size),
@@ -21,7 +21,6 @@ def digits(batch: int, input_size: int = 8) -> Net:
         pool1=MaxPool(2),
         conv2=Conv(32, 3, padding=1),
         relu2=ReLU(),
-        pool2=MaxPool(2),
         drop2=Dropout(0.25),
         fc3=Linear(10),
         softmax=Softmax(),

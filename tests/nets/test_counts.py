@@ -106,7 +106,7 @@ def test_the_deepest_resnet() -> None:
         (lambda n, s: vgg(16, n, s), 227, (512, 7, 7)),
         (lambda n, s: vgg(19, n, s), 224, (512, 7, 7)),
         (lenet, 28, (50, 4, 4)),
-        (digits, 8, (32, 2, 2)),
+        (digits, 8, (32, 4, 4)),
     ],
 )
 def test_the_last_images_of_a_chain(
