@@ -1,0 +1,114 @@
+"""A table, as text for people, as CSV and as LaTeX."""
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from snref.files import write
+
+Cell: TypeAlias = str | int | float | None
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns. None is an empty cell.
+
+    >>> table = Table(("net", "bytes"), (("lenet", 1234), ("alexnet", None)))
+    >>> print(table.text())
+    net      bytes
+    lenet    1,234
+    alexnet
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def text(self) -> str:
+        """Columns side by side, numbers to the right."""
+        cells = [list(self.columns)] + [[_said(c) for c in row] for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        right = [
+            all(not isinstance(cell, str) for cell in column)
+            for column in zip(*self.rows, strict=True)
+        ]
+        lines = []
+        for row in cells:
+            padded = [
+                cell.rjust(width) if to_the_right else cell.ljust(width)
+                for cell, width, to_the_right in zip(row, widths, right, strict=True)
+            ]
+            lines.append("  ".join(padded).rstrip())
+        return "\n".join(lines)
+
+    def csv(self) -> str:
+        """Comma-separated, numbers as they are."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(self.columns)
+        rows.writerows(self.rows)
+        return text.getvalue()
+
+    def latex(self) -> str:
+        """A tabular of booktabs."""
+        columns = "".join(
+            "l" if any(isinstance(cell, str) for cell in column) else "r"
+            for column in zip(*self.rows, strict=True)
+        )
+        lines = [
+            " & ".join(_said(cell).translate(_LATEX) for cell in row) + r" \\"
+            for row in (self.columns, *self.rows)
+        ]
+        return "\n".join(
+            [
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                lines[0],
+                r"\midrule",
+                *lines[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                "",
+            ]
+        )
+
+
+def _said(cell: Cell) -> str:
+    """A cell as people read it."""
+    match cell:
+        case None:
+            return ""
+        case int():
+            return f"{cell:,}"
+        case float():
+            return f"{cell:,.4f}"
+        case str():
+            return cell
+
+
+def put(
+    arguments: argparse.Namespace, text: str, table: Table, report: dict[str, Any]
+) -> None:
+    """Write the forms that were asked for; the text, unless one took its place."""
+    forms = {
+        arguments.json: lambda: json.dumps(report, indent=1) + "\n",
+        arguments.csv: table.csv,
+        arguments.latex: table.latex,
+    }
+    if "-" not in forms:
+        print(text)
+    for path, form in forms.items():
+        if path is not None:
+            write(path, form())
