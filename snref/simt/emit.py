@@ -2,7 +2,7 @@
 
 Every run becomes a loop over the threads of the block, `threadIdx.x` innermost. Slots
 and local arrays get a last axis for the thread. Indices are unsigned: Python's negative
-indices would cost a test each. Locals `first` and `last` bound the blocks of one call.
+indices would cost a test each. Locals `_first` and `_last` bound the blocks of one call.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Style:
 
 
 class _Index(ast.NodeTransformer):
-    """a[i] -> a[u(i)]; a local array's or a slot's element is its thread's."""
+    """a[i] -> a[_u(i)]; a local array's or a slot's element is its thread's."""
 
     def __init__(self, kernel: Kernel, local: set[str]):
         self.arrays = {*kernel.arrays, *kernel.types}
@@ -104,7 +104,7 @@ def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None
 def _unsigned(place: ast.expr) -> ast.expr:
     if isinstance(place, (ast.Constant, ast.Slice)):
         return place
-    return ir.call("u", place)
+    return ir.call("_u", place)
 
 
 # ------------------------------------------------------------------ the frame of a block
@@ -168,7 +168,7 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     yield f"# Generated from {file}, kernel {kernel.name}, block {kernel.block}"
     yield "import numba"
     yield "from numba import njit"
-    yield "from snref.simt.runtime import in_buffer, on_stack, u"
+    yield "from snref.simt.runtime import in_buffer, on_stack, u as _u"
     yield from style.imports
     yield from kernel.imports.values()
     yield ""
@@ -183,7 +183,7 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
         yield f"new_{n} = in_buffer({shape}, {_type(dtype)}, 0)"
     yield ""
     yield NJIT
-    given = ["first", "last", *ir.GRID, *kernel.types, "_arena", *style.parameters]
+    given = ["_first", "_last", *ir.GRID, *kernel.types, "_arena", *style.parameters]
     yield f"def launch({', '.join(given)}):"
     if frame.views:
         yield "    _dynamic = new__dynamic()"
@@ -191,7 +191,7 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
         yield f"    {n} = new_{n}({'_arena' if heap else ''})"
     for n in frame.views:
         yield f"    {n} = new_{n}(_dynamic)"
-    yield "    for _b in range(first, last):"
+    yield "    for _b in range(_first, _last):"
     yield "        blockIdx_x = _b % gridDim_x"
     yield "        blockIdx_y = _b // gridDim_x % gridDim_y"
     yield "        blockIdx_z = _b // (gridDim_x * gridDim_y)"
