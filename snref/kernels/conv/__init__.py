@@ -1,0 +1,17 @@
+"""Convolution, a file an algorithm.
+
+N images, C channels, H x W pixels; K filters of C / groups channels and R x S taps;
+P x Q outputs. Padding is what the index arithmetic leaves outside the image.
+
+The order of summation is part of an algorithm's contract: algorithms of one order give
+the same bits, so a plan may use now one, now the other.
+
+"taps"      direct, tiled, im2col. One accumulator an output, one fused multiply-add a
+            term, the padding's zeros included.
+            forward  channels, then filter rows, then filter columns: c, r, s
+            data     filters, then the taps that meet the pixel: k, r, s
+            filter   output rows, then columns of an image: p, q; then the sums of the
+                     images are added: n
+"winograd"  winograd. Forward and data, channels (or filters) inside each of the sixteen
+            transformed places.
+"""

@@ -1,0 +1,359 @@
+"""Convolution as a matrix product whose tiles are gathered on the way (implicit GEMM).
+
+y = w X, where row (c, r, s) of X holds the pixels that a filter's tap (c, r, s) meets,
+one for every output pixel. X is never stored: a block copies the tile it needs next
+into shared memory, multiplies it with its tile of w, and goes on, so that an element
+brought in once serves a whole row or column of the block's outputs. The gradients are
+the same product with other parts in other places.
+
+Every array is a matrix here: a row an image, or a filter with its C/groups*R*S weights.
+The sizes that a matrix does not show come as numbers: images H x W, outputs P x Q,
+filters R x S. A filter of one tap and stride sees no neighbours, so whoever launches
+may cut its images' pixels into rows as it likes.
+
+Blocks are 16 x 16 threads; neighbouring threads in x have neighbouring pixels, so that
+global reads are coalesced. Tiles are DEPTH products deep. A thread computes several
+rows and columns of its block's outputs, 16 apart, in registers: per pair of values
+read from shared memory it does more work, which is what a multiplier's speed hangs on.
+Kernels exist in a few shapes, for many filters and for few; their names say the
+outputs a block computes, and `snref.layers.conv` chooses.
+
+Source: Chetlur et al. 2014 (cuDNN), section 3.
+"""
+
+from numba import cuda, float32, int32
+
+SIDE = 16
+DEPTH = 32
+PITCH = DEPTH + 1  # rows of a tile read down its columns start in different banks
+
+
+def _forward(filters, rows, strided=False):
+    """The kernel whose blocks compute `filters` filters at `rows` rows of 16 pixels.
+
+    strided: the general one; else stride_w must be 1, which the compiler then knows.
+    """
+    i_count = 4 if filters <= 64 else filters // SIDE
+    k_step = filters // i_count  # threads along the filters; the others, along the rows
+    j_count = rows * k_step // SIDE
+    pixels = rows * SIDE
+    w_passes = (filters + SIDE - 1) // SIDE
+
+    @cuda.jit
+    def forward(
+        y, x, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
+    ):
+        """y[n,k,p,q] = sum_crs w[k,c,r,s] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
+
+        Blocks: x along q, y along the rows (n, p), z along group and filters.
+        """
+        w_tile = cuda.shared.array((filters, PITCH), float32)
+        x_tile = cuda.shared.array((DEPTH, pixels), float32)
+        tap_c = cuda.shared.array(DEPTH, int32)
+        tap_r = cuda.shared.array(DEPTH, int32)
+        tap_s = cuda.shared.array(DEPTH, int32)
+        total = cuda.local.array((i_count, j_count), float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        thread = ty * SIDE + tx
+        N, CRS = x.shape[0], w.shape[1]
+        K, C = w.shape[0] // groups, CRS // (R * S)
+        k_tiles = (K + filters - 1) // filters
+        group = cuda.blockIdx.z // k_tiles
+        k0 = (cuda.blockIdx.z - group * k_tiles) * filters
+        row0 = cuda.blockIdx.y * rows
+        column = cuda.blockIdx.x * SIDE + tx
+        step = stride_w if strided else 1
+        v0 = column * step - pad_left
+        kt = ty % k_step
+        jt = ty // k_step * j_count
+        for i in range(i_count):
+            for j in range(j_count):
+                total[i, j] = float32(0)
+        for d0 in range(0, CRS, DEPTH):
+            # which tap each row of the tile belongs to
+            if thread < DEPTH:
+                tap = d0 + thread
+                c = tap // (R * S)
+                r = (tap - c * (R * S)) // S
+                tap_c[thread] = c
+                tap_r[thread] = r
+                tap_s[thread] = tap - (c * R + r) * S
+            cuda.syncthreads()
+            for i in range(w_passes):
+                for e in range(DEPTH // SIDE):
+                    k = ty + SIDE * i
+                    d = tx + SIDE * e
+                    if k < filters:
+                        inside = k0 + k < K and d0 + d < CRS
+                        w_tile[k, d] = (
+                            w[group * K + k0 + k, d0 + d] if inside else float32(0)
+                        )
+            for j in range(rows):
+                row = row0 + j
+                n = row // P
+                h0 = (row - n * P) * stride_h - pad_top
+                for e in range(DEPTH // SIDE):
+                    d = ty + SIDE * e
+                    c = tap_c[d]
+                    h = h0 + tap_r[d]
+                    v = v0 + tap_s[d]
+                    inside = n < N and c < C and h >= 0 and h < H and v >= 0 and v < W
+                    x_tile[d, tx + SIDE * j] = (
+                        x[n, ((group * C + c) * H + h) * W + v]
+                        if inside
+                        else float32(0)
+                    )
+            cuda.syncthreads()
+            for d in range(DEPTH):
+                for i in range(i_count):
+                    for j in range(j_count):
+                        total[i, j] += (
+                            w_tile[kt + k_step * i, d] * x_tile[d, (jt + j) * SIDE + tx]
+                        )
+            cuda.syncthreads()
+        for j in range(j_count):
+            row = row0 + jt + j
+            n = row // P
+            p = row - n * P
+            for i in range(i_count):
+                k = k0 + kt + k_step * i
+                if k < K and n < N and column < Q:
+                    y[n, ((group * K + k) * P + p) * Q + column] = total[i, j]
+
+    return forward
+
+
+def _data(channels, rows):
+    """The kernel whose blocks compute `channels` channels at `rows` rows of 16 pixels.
+
+    Pixels one stride apart meet the same taps, so a block computes such pixels only:
+    rows h = h0, h0 + stride_h, ... meet the taps r = r0, r0 + stride_h, ...; columns
+    likewise. There are stride_h * stride_w such phases.
+    """
+    i_count = 4
+    c_step = channels // i_count
+    j_count = rows * c_step // SIDE
+    pixels = rows * SIDE
+    w_passes = (channels + SIDE - 1) // SIDE
+
+    @cuda.jit
+    def data(
+        dx, dy, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
+    ):
+        """dx[n,c,h,v] = sum_krs dy[n,k,p,q] w[k,c,r,s]
+
+        over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
+        Blocks: x along v, y along the rows (n, h), z along phase, group and channels.
+        """
+        w_tile = cuda.shared.array((channels, PITCH), float32)
+        y_tile = cuda.shared.array((DEPTH, pixels), float32)
+        tap_k = cuda.shared.array(DEPTH, int32)
+        tap_r = cuda.shared.array(DEPTH, int32)
+        tap_s = cuda.shared.array(DEPTH, int32)
+        tap_w = cuda.shared.array(DEPTH, int32)
+        total = cuda.local.array((i_count, j_count), float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        thread = ty * SIDE + tx
+        N = dy.shape[0]
+        K, C = w.shape[0] // groups, w.shape[1] // (R * S)
+        c_tiles = (C + channels - 1) // channels
+        phase = cuda.blockIdx.z // (groups * c_tiles)
+        r0 = phase // stride_w
+        s0 = phase - r0 * stride_w
+        z = cuda.blockIdx.z - phase * (groups * c_tiles)
+        group = z // c_tiles
+        c0 = (z - group * c_tiles) * channels
+        # the phase's taps, its first pixel, the output that meets this one at r0, s0
+        phase_r = (R - r0 + stride_h - 1) // stride_h
+        phase_s = (S - s0 + stride_w - 1) // stride_w
+        p0 = (pad_top - r0 + stride_h - 1) // stride_h
+        q0 = (pad_left - s0 + stride_w - 1) // stride_w
+        h0 = p0 * stride_h + r0 - pad_top
+        v0 = q0 * stride_w + s0 - pad_left
+        phase_h = (H - h0 + stride_h - 1) // stride_h
+        depth = K * phase_r * phase_s
+        row0 = cuda.blockIdx.y * rows
+        column = cuda.blockIdx.x * SIDE + tx
+        ct = ty % c_step
+        jt = ty // c_step * j_count
+        for i in range(i_count):
+            for j in range(j_count):
+                total[i, j] = float32(0)
+        for d0 in range(0, depth, DEPTH):
+            if thread < DEPTH:
+                tap = d0 + thread
+                k = tap // (phase_r * phase_s)
+                r = (tap - k * (phase_r * phase_s)) // phase_s
+                s = tap - (k * phase_r + r) * phase_s
+                tap_k[thread] = k
+                tap_r[thread] = r
+                tap_s[thread] = s
+                tap_w[thread] = (r0 + r * stride_h) * S + s0 + s * stride_w
+            cuda.syncthreads()
+            for i in range(w_passes):
+                for e in range(DEPTH // SIDE):
+                    c = ty + SIDE * i
+                    d = tx + SIDE * e
+                    if c < channels:
+                        k = tap_k[d]
+                        inside = c0 + c < C and k < K
+                        w_tile[c, d] = (
+                            w[group * K + k, (c0 + c) * (R * S) + tap_w[d]]
+                            if inside
+                            else float32(0)
+                        )
+            for j in range(rows):
+                row = row0 + j
+                n = row // phase_h
+                p1 = row - n * phase_h + p0
+                for e in range(DEPTH // SIDE):
+                    d = ty + SIDE * e
+                    k = tap_k[d]
+                    p = p1 - tap_r[d]
+                    q = column + q0 - tap_s[d]
+                    inside = n < N and k < K and p >= 0 and p < P and q >= 0 and q < Q
+                    y_tile[d, tx + SIDE * j] = (
+                        dy[n, ((group * K + k) * P + p) * Q + q]
+                        if inside
+                        else float32(0)
+                    )
+            cuda.syncthreads()
+            for d in range(DEPTH):
+                for i in range(i_count):
+                    for j in range(j_count):
+                        total[i, j] += (
+                            w_tile[ct + c_step * i, d] * y_tile[d, (jt + j) * SIDE + tx]
+                        )
+            cuda.syncthreads()
+        v = v0 + column * stride_w
+        for j in range(j_count):
+            row = row0 + jt + j
+            n = row // phase_h
+            h = h0 + (row - n * phase_h) * stride_h
+            for i in range(i_count):
+                c = c0 + ct + c_step * i
+                if c < C and n < N and v < W:
+                    dx[n, ((group * C + c) * H + h) * W + v] = total[i, j]
+
+    return data
+
+
+def _filter(weights, filters, strided=False):
+    """The kernel whose blocks compute `weights` weights of each of `filters` filters.
+
+    strided as for `_forward`.
+    """
+    i_count = weights // SIDE
+    j_count = filters // SIDE
+    y_pitch = filters + 1
+
+    @cuda.jit
+    def filter(
+        dw, x, dy, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
+    ):
+        """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
+
+        Image by image: the sum over p, q of each, then the sum of those.
+        Blocks: x along (c, r, s), y along the filters of a group, z along the groups.
+        """
+        x_tile = cuda.shared.array((weights, PITCH), float32)
+        y_tile = cuda.shared.array((DEPTH, y_pitch), float32)
+        tap_c = cuda.shared.array(weights, int32)
+        tap_r = cuda.shared.array(weights, int32)
+        tap_s = cuda.shared.array(weights, int32)
+        of_image = cuda.local.array((i_count, j_count), float32)
+        total = cuda.local.array((i_count, j_count), float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        thread = ty * SIDE + tx
+        N, CRS = x.shape[0], dw.shape[1]
+        K, C = dw.shape[0] // groups, CRS // (R * S)
+        group = cuda.blockIdx.z
+        k0 = cuda.blockIdx.y * filters
+        d0 = cuda.blockIdx.x * weights
+        step = stride_w if strided else 1
+        # a tile is `tall` rows of `wide` outputs, row after row
+        parts = (Q + DEPTH - 1) // DEPTH
+        wide = (Q + parts - 1) // parts
+        tall = DEPTH // wide
+        if thread < weights:
+            tap = d0 + thread
+            c = tap // (R * S)
+            r = (tap - c * (R * S)) // S
+            tap_c[thread] = c
+            tap_r[thread] = r
+            tap_s[thread] = tap - (c * R + r) * S
+        for i in range(i_count):
+            for j in range(j_count):
+                total[i, j] = float32(0)
+        cuda.syncthreads()
+        for n in range(N):
+            for i in range(i_count):
+                for j in range(j_count):
+                    of_image[i, j] = float32(0)
+            for p0 in range(0, P, tall):
+                for q0 in range(0, Q, wide):
+                    for t in range(tall):
+                        p = p0 + t
+                        h0 = p * stride_h - pad_top
+                        for e in range((wide + SIDE - 1) // SIDE):
+                            column = tx + SIDE * e
+                            q = q0 + column
+                            v0 = q * step - pad_left
+                            there = p < P and q < Q
+                            for i in range(i_count):
+                                d = ty + SIDE * i
+                                c = tap_c[d]
+                                h = h0 + tap_r[d]
+                                v = v0 + tap_s[d]
+                                inside = h >= 0 and h < H and v >= 0 and v < W
+                                if column < wide:
+                                    x_tile[d, t * wide + column] = (
+                                        x[n, ((group * C + c) * H + h) * W + v]
+                                        if there and c < C and inside
+                                        else float32(0)
+                                    )
+                            for j in range(j_count):
+                                k = ty + SIDE * j
+                                if column < wide:
+                                    y_tile[t * wide + column, k] = (
+                                        dy[n, ((group * K + k0 + k) * P + p) * Q + q]
+                                        if there and k0 + k < K
+                                        else float32(0)
+                                    )
+                    cuda.syncthreads()
+                    for d in range(tall * wide):
+                        for i in range(i_count):
+                            for j in range(j_count):
+                                of_image[i, j] += (
+                                    x_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
+                                )
+                    cuda.syncthreads()
+            for i in range(i_count):
+                for j in range(j_count):
+                    total[i, j] += of_image[i, j]
+        for i in range(i_count):
+            d = d0 + ty + SIDE * i
+            for j in range(j_count):
+                k = k0 + tx + SIDE * j
+                if d < CRS and k < K:
+                    dw[group * K + k, d] = total[i, j]
+
+    return filter
+
+
+forward_32x8 = _forward(32, 8)
+forward_16x16 = _forward(16, 16)
+forward_4x32 = _forward(4, 32)
+forward_strided_96x4 = _forward(96, 4, strided=True)
+forward_strided_32x8 = _forward(32, 8, strided=True)
+forward_strided_4x32 = _forward(4, 32, strided=True)
+
+data_32x8 = _data(32, 8)
+data_16x16 = _data(16, 16)
+data_4x32 = _data(4, 32)
+
+filter_64x64 = _filter(64, 64)
+filter_32x32 = _filter(32, 32)
+filter_strided_64x96 = _filter(64, 96, strided=True)
+filter_strided_80x64 = _filter(80, 64, strided=True)
+filter_strided_32x32 = _filter(32, 32, strided=True)
