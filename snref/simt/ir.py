@@ -268,6 +268,18 @@ def bounds(over: ast.Call) -> tuple[ast.expr, ast.expr, ast.expr]:
     return args[0], args[1], args[2] if len(args) == 3 else ast.Constant(1)
 
 
+def seen_by_others(node: ast.AST) -> set[str]:
+    """Variables that other threads read: each has a slot a thread, whatever it is."""
+    read = {SLOT: slice(0, 1), VOTE: slice(1, 3)}
+    return {
+        a.id
+        for n in ast.walk(node)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        for a in n.args[read.get(n.func.id, slice(0))]
+        if isinstance(a, ast.Name)
+    }
+
+
 def synchronises(node: ast.AST) -> bool:
     """Is there a point inside that every thread gets to before any goes on?"""
     return calls(node, {BARRIER, CUT})

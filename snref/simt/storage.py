@@ -19,7 +19,7 @@ analysis this project is about, decides which slots a run has to store:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -75,7 +75,7 @@ def storage(kernel: Kernel, tree: tuple[Tree, ...], uniformity: Uniformity) -> S
     varying = set(uniformity.varying) - set(ir.THREAD) - set(kernel.arrays)
     varying |= {m for run in ir.runs(tree) for m in run.masks}
     again = _recomputable(kernel, tree, varying)
-    kept = {v for run in ir.runs(tree) for v in _slotted(run)}
+    kept = set().union(*map(ir.seen_by_others, kernel.body))
     slots = set(kept)
     for run in ir.runs(tree):
         slots |= _exposed(run)[0] & varying - set(again)
@@ -89,17 +89,6 @@ def storage(kernel: Kernel, tree: tuple[Tree, ...], uniformity: Uniformity) -> S
 
 
 # ------------------------------------------------------------------ what a run reads
-
-
-def _slotted(run: Run) -> Iterator[str]:
-    """Variables that other threads read: they need a slot whatever they are."""
-    for stmt in run.body:
-        for n in ast.walk(stmt):
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name):
-                given = {ir.SLOT: n.args[:1], ir.VOTE: n.args[1:3]}
-                for v in given.get(n.func.id, ()):
-                    assert isinstance(v, ast.Name)
-                    yield v.id
 
 
 def _own(node: ast.AST) -> set[str]:

@@ -47,7 +47,8 @@ class Uniformity:
 def uniform(kernel: Kernel) -> Uniformity:
     """Which values and statements of the kernel all threads of a block share."""
     local = {n for n, a in kernel.arrays.items() if a.space == "local"}
-    analysis = _Analysis({*ir.THREAD, *local})
+    slotted = set().union(*map(ir.seen_by_others, kernel.body))
+    analysis = _Analysis({*ir.THREAD, *local, *slotted})
     while True:  # more varying names make more statements divergent, and so on
         before = len(analysis.varying)
         analysis.stores, analysis.loads = {}, {}
