@@ -49,6 +49,7 @@ from snref.plans import (
     Free,
     Offload,
     OutOfMemory,
+    Phase,
     Plan,
     Prefetch,
     Run,
@@ -106,7 +107,7 @@ def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
         cache.steps.append(run)
         for tensor in (*scratch, *dying):
             cache.free(tensor)
-        cache.on_host.difference_update(run.writes)
+        cache.values.update((t, (run.layer, run.phase)) for t in run.writes)
     return Plan(tuple(cache.steps), (*plan.history, f"tensor_cache {slab}"))
 
 
@@ -116,7 +117,9 @@ class _Cache:
     def __init__(self, slab: int) -> None:
         self.pool = Pool(slab, block=ALIGNMENT)
         self.offsets: OrderedDict[Tensor, int] = OrderedDict()
-        self.on_host: set[Tensor] = set()  # whose copy there is that of the value
+        # A value is named for the run that computes it: a re-run computes it again.
+        self.values: dict[Tensor, tuple[str, Phase]] = {}
+        self.on_host: dict[Tensor, tuple[str, Phase]] = {}
         self.steps: list[Step] = []
 
     def lock(self, run: Run) -> None:
@@ -152,8 +155,8 @@ class _Cache:
 
     def evict(self, tensor: Tensor) -> None:
         """Free a tensor that will be read again: see that the host has it."""
-        if tensor not in self.on_host:
-            self.on_host.add(tensor)
+        if self.on_host.get(tensor) != self.values[tensor]:
+            self.on_host[tensor] = self.values[tensor]
             self.steps.append(Offload(tensor))
         self.free(tensor)
 
