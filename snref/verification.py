@@ -70,7 +70,7 @@ class _Effect:
         self.run = run
         self.reads, self.expected = reads, expected
         self.writes, self.values = writes, values
-        self.choices = run.choices
+        self.choices = run.choices if Choice in map(type, run.work) else ()
         self.origin = origin or self
 
 
@@ -83,9 +83,13 @@ def _first_runs(plan: Plan) -> Runs:
     return tuple(runs.values())
 
 
-def _effects(runs: Runs) -> dict[Key, _Effect]:
-    """Run the route: number its values, and note who reads which."""
+def _effects(runs: Runs) -> tuple[dict[Key, _Effect], dict[Tensor, int]]:
+    """Run the route: number its values, and note who reads which.
+
+    Also returned: the resident tensors that are read before the route writes them.
+    """
     effects: dict[Key, _Effect] = {}
+    resident: dict[Tensor, int] = {}
     content: dict[Tensor, int] = {}
     number = _FIRST
     for index, run in runs:
@@ -96,13 +100,15 @@ def _effects(runs: Runs) -> dict[Key, _Effect]:
             if tensor not in content:
                 if tensor.scheduled or tensor.kind == "parameter_gradient":
                     _fault(index, run, f"reads {tensor.name} before any run wrote it")
-                content[tensor] = _BEFORE
+                content[tensor] = resident[tensor] = _BEFORE
         expected = [content[tensor] for tensor in run.reads]
-        values = list(range(number, number + len(run.writes)))
-        number += len(values)
-        content.update(zip(run.writes, values, strict=True))
+        values = []
+        for tensor in run.writes:
+            values.append(number)
+            content[tensor] = number
+            number += 1
         effects[key] = _Effect(run, run.reads, expected, run.writes, values)
-    return effects
+    return effects, resident
 
 
 def _check_training(runs: Runs) -> None:
@@ -185,37 +191,31 @@ def _check_kernel(theirs: Work, ours: Work, run: Run, index: int) -> None:
             and len(theirs.inputs) == len(ours.inputs)
             and len(theirs.held) == len(ours.held)
         )
-        allowed = [(output, target) for output, target, _ in theirs.may_overwrite]
     elif isinstance(theirs, Choice) and isinstance(ours, Choice):
         same = theirs.part == ours.part and theirs.algorithms == ours.algorithms
-        allowed = []
     else:
-        same, allowed = False, []
+        same = False
     if not same:
         _fault(index, run, "has other kernels than in the route")
+    allowed = theirs.may_overwrite if isinstance(theirs, Launch) else ()
     for output, written in zip(theirs.outputs, ours.outputs, strict=True):
-        for target, read in zip(theirs.inputs, ours.inputs, strict=True):
-            overwrites = written is read and output is not target
-            if overwrites and (output, target) not in allowed:
-                _fault(index, run, f"may not write over its input {read.name}")
+        if written in ours.inputs:
+            for target, read in zip(theirs.inputs, ours.inputs, strict=True):
+                overwrites = read is written and target is not output
+                if overwrites and (output, target) not in [o[:2] for o in allowed]:
+                    _fault(index, run, f"may not write over its input {read.name}")
 
 
 class _Device:
     """A device that holds the numbers of values: what runs a plan to judge it."""
 
-    def __init__(self, route: dict[Key, _Effect]) -> None:
+    def __init__(self, route: dict[Key, _Effect], resident: dict[Tensor, int]) -> None:
         self.route = route
         self.effects = {effect.run: effect for effect in route.values()}
         self.in_order = [e for e in route.values() if e.run.phase != "update"]
         self.position = 0  # in that order
         self.done: dict[_Effect, _Effect] = {}  # of the route -> of its first run here
-        # Of what is resident, all that is read before the route writes it.
-        self.content = {
-            tensor: _BEFORE
-            for effect in route.values()
-            for tensor, value in zip(effect.reads, effect.expected, strict=True)
-            if value == _BEFORE
-        }
+        self.content = resident  # and what has room, with the value it holds
         self.host: dict[Tensor, int] = {}
         self.copied: dict[Tensor, int] = {}  # on the host -> the step that copied it
         self.unread: dict[Tensor, int] = {}  # brought by a re-run or Prefetch -> which
@@ -270,10 +270,11 @@ class _Device:
         for tensor, value in zip(effect.writes, effect.values, strict=True):
             if tensor.scheduled and tensor not in content:
                 _fault(index, run, f"writes {tensor.name}, which has no room")
-            if not again:
+            if again:
+                if content.get(tensor) != value:
+                    unread[tensor] = index
+            elif unread:
                 unread.pop(tensor, None)
-            elif content.get(tensor) != value:
-                unread[tensor] = index
             content[tensor] = value
 
     def check_turn(self, index: int, effect: _Effect) -> None:
@@ -347,11 +348,12 @@ class _Device:
         for origin in self.route.values():
             if origin not in self.done:
                 raise InvalidPlan(
-                    f"steps[{len(steps)}], the end: no {_name(origin.run)}"
+                    f"steps[{len(steps)}], the end: {_name(origin.run)} did not run"
                 )
-        for index, step in enumerate(reversed(steps), 1):
-            if isinstance(step, Alloc) and step.tensor in self.content:
-                _fault(len(steps) - index, step, "keeps its room to the end")
+        left = {tensor for tensor in self.content if tensor.scheduled}
+        for index, step in enumerate(steps):
+            if left and isinstance(step, Alloc) and step.tensor in left:
+                _fault(index, step, "keeps its room to the end")
         for index in self.savings:
             if index not in self.served:
                 step = steps[index]
@@ -409,17 +411,16 @@ def _check_addresses(plan: Plan, slab: int | None) -> None:
     The tensors alive are kept in order of address: a new one can only overlap its
     neighbours.
     """
-    allocs = [step for step in plan.steps if isinstance(step, Alloc)]
-    if slab is None and all(step.offset is None for step in allocs):
-        return
     starts: list[int] = []
     alive: list[Tensor] = []  # in the same order
     offsets: dict[Tensor, int] = {}
+    placed, nowhere = False, None
     for index, step in enumerate(plan.steps):
         if isinstance(step, Alloc):
             tensor, start = step.tensor, step.offset
             if start is None:
-                _fault(index, step, "has no address")
+                nowhere = nowhere or (index, step)
+                continue
             if start < 0 or start % ALIGNMENT:
                 _fault(index, step, f"at {start}: not a multiple of {ALIGNMENT}")
             end = start + tensor.room
@@ -432,10 +433,12 @@ def _check_addresses(plan: Plan, slab: int | None) -> None:
                 _fault(index, step, f"overlaps {alive[place - 1].name}")
             starts.insert(place, start)
             alive.insert(place, tensor)
-            offsets[tensor] = start
-        elif isinstance(step, Free):
-            place = bisect_left(starts, offsets[step.tensor])
+            offsets[tensor], placed = start, True
+        elif isinstance(step, Free) and step.tensor in offsets:
+            place = bisect_left(starts, offsets.pop(step.tensor))
             del starts[place], alive[place]
+    if nowhere is not None and (placed or slab is not None):
+        _fault(*nowhere, "has no address")
 
 
 def _check_bytes(plan: Plan, usage: list[int], limit: int, where: str) -> None:
@@ -489,9 +492,9 @@ def verify(
     else:
         steps = enumerate(route.steps)
         runs = [(index, step) for index, step in steps if isinstance(step, Run)]
-    effects = _effects(runs)
+    effects, resident = _effects(runs)
     _check_training(runs)
-    _Device(effects).follow(plan)
+    _Device(effects, resident).follow(plan)
     _check_addresses(plan, slab)
     if capacity is not None:
         _check_bytes(plan, memory(plan, workspace=True), capacity, "on the device")
