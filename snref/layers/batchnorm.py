@@ -1,10 +1,13 @@
 """Batch normalization."""
 
 from dataclasses import dataclass
+from math import prod
 
 from snref.layer import Launch, Layer, Node, Work, grid_of
-from snref.layers.shapes import one
-from snref.tensor import Shape
+from snref.layers.shapes import one, rows
+from snref.tensor import Shape, Tensor
+
+BLOCK = (32, 8)  # pixels by images, of the channel that a block sums
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class BatchNorm(Layer):
                 (x,),
                 view="channels",
                 grid=(x.shape[1],),
+                block=BLOCK,
                 flops=4 * size,
                 moved=x.nbytes,
             ),
@@ -75,7 +79,7 @@ class BatchNorm(Layer):
                 (self.epsilon,),
                 view="channels",
                 may_overwrite=((y, x, "activations"),),
-                grid=grid_of(size),
+                grid=planes(x),
                 flops=4 * size,
                 moved=2 * x.nbytes,
             ),
@@ -94,6 +98,7 @@ class BatchNorm(Layer):
             (self.epsilon,),
             view="channels",
             grid=(x.shape[1],),
+            block=BLOCK,
             flops=5 * size,
             moved=2 * x.nbytes,
         )
@@ -109,7 +114,7 @@ class BatchNorm(Layer):
                 (self.epsilon,),
                 view="channels",
                 may_overwrite=((dx, dy, "activations"),),
-                grid=grid_of(size),
+                grid=planes(x),
                 flops=8 * size,
                 moved=3 * x.nbytes,
             ),
@@ -128,3 +133,9 @@ class BatchNorm(Layer):
             moved=6 * saved["mean"].nbytes,
         )
         return (running, *super().update(node))
+
+
+def planes(x: Tensor) -> tuple[int, ...]:
+    """Grid of a kernel with a row of blocks for every channel of every image."""
+    n, channels, *image = x.shape
+    return (*grid_of(prod(image)), channels, rows(n))

@@ -37,7 +37,7 @@ class Dropout(Layer):
                 ("seed", node.number, "iteration", self.ratio),
                 view="flat",
                 may_overwrite=((y, x, "activations"),),
-                grid=grid_of(size),
+                grid=grid_of((size + 3) // 4),
                 flops=size,
                 moved=2 * x.nbytes,
             ),
@@ -57,7 +57,7 @@ class Dropout(Layer):
                 view="flat",
                 # The original does not write this gradient in place.
                 may_overwrite=((dx, dy, "activations"),),
-                grid=grid_of(size),
+                grid=grid_of((size + 3) // 4),
                 flops=size,
                 moved=2 * x.nbytes,
             ),

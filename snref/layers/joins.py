@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from snref.layer import Launch, Layer, Node, Work, grid_of
-from snref.layers.shapes import several
+from snref.layers.shapes import rows, several
 from snref.tensor import Shape, Tensor
 
 
@@ -76,8 +76,8 @@ class Concat(Layer):
                 (y,),
                 (x,),
                 (offset,),
-                view="channels",
-                grid=grid_of(x.nbytes // 4),
+                view="rows",
+                grid=images(x),
                 moved=2 * x.nbytes,
             )
             for x, offset in zip(node.xs, offsets(node.xs), strict=True)
@@ -91,8 +91,8 @@ class Concat(Layer):
                 (dx,),
                 (dy,),
                 (offset,),
-                view="channels",
-                grid=grid_of(dx.nbytes // 4),
+                view="rows",
+                grid=images(dx),
                 moved=2 * dx.nbytes,
             )
             for dx, offset in zip(node.dxs, offsets(node.xs), strict=True)
@@ -135,8 +135,13 @@ def total(
 
 
 def offsets(xs: tuple[Tensor, ...]) -> list[int]:
-    """Channels before every input of a concatenation."""
+    """Where in an image of the output the values of every input begin."""
     starts = [0]
     for x in xs[:-1]:
-        starts.append(starts[-1] + x.shape[1])
+        starts.append(starts[-1] + x.nbytes // 4 // x.shape[0])
     return starts
+
+
+def images(x: Tensor) -> tuple[int, ...]:
+    """Grid of a kernel with a row of blocks for every image."""
+    return (*grid_of(x.nbytes // 4 // x.shape[0]), rows(x.shape[0]))

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 from snref.layer import Launch, Layer, Node, Work, grid_of
-from snref.layers.shapes import image
+from snref.layers.shapes import image, rows
 from snref.tensor import Shape
+
+THREADS = 64  # of a block
+LARGEST = 15  # channels that a thread of the backward keeps
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class LRN(Layer):
     k: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.size % 2 == 0:
-            raise ValueError(f"size {self.size}: must be odd and >= 1")
+        if not 1 <= self.size <= LARGEST or self.size % 2 == 0:
+            raise ValueError(f"size {self.size}: must be odd, 1 to {LARGEST}")
         if self.k <= 0:
             raise ValueError(f"k {self.k}: must be > 0")
 
@@ -43,7 +46,9 @@ class LRN(Layer):
                 (y,),
                 (x,),
                 (self.size, self.alpha, self.beta, self.k),
-                grid=grid_of(pixels(x.shape)),
+                view="channels",
+                grid=pixels(x.shape),
+                block=(THREADS,),
                 flops=(2 * self.size + 4) * size,  # a power counts as one
                 moved=2 * x.nbytes,
             ),
@@ -60,17 +65,19 @@ class LRN(Layer):
                 (dx,),
                 (x, dy),
                 (self.size, self.alpha, self.beta, self.k),
+                view="channels",
                 # The original reads y, too, and lists the gradient twice: dx is dy.
                 held=(y, dy) if node.declarations == "original" else (),
                 may_overwrite=((dx, dy, "gradients"),),
-                grid=grid_of(pixels(x.shape)),
+                grid=pixels(x.shape),
+                block=(THREADS,),
                 flops=(4 * self.size + 10) * size,
                 moved=3 * x.nbytes,
             ),
         )
 
 
-def pixels(shape: Shape) -> int:
-    """Threads of a launch: one for all channels of a pixel."""
+def pixels(shape: Shape) -> tuple[int, ...]:
+    """Grid of a kernel with a thread for all channels of a pixel."""
     n, _, h, w = shape
-    return n * h * w
+    return (*grid_of(h * w, THREADS), rows(n))

@@ -10,9 +10,13 @@ from snref.layers.shapes import (
     image,
     pair,
     positions,
+    rows,
     sides,
 )
 from snref.tensor import Shape, Tensor
+
+MOST_PLANES = 65536  # blocks; they go on with other channels
+WIDEST = 64  # columns of a window, of which the backward's blocks keep a row
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class MaxPool(Layer):
                 (y,),
                 (x,),
                 window(self.kernel, self.stride, self.padding),
-                grid=grid_of(y.nbytes // 4),
+                grid=places(y),
                 flops=taps(self.kernel) * (y.nbytes // 4),
                 moved=x.nbytes + y.nbytes,
             ),
@@ -66,7 +70,8 @@ class MaxPool(Layer):
                 window(self.kernel, self.stride, self.padding),
                 # cuDNN asks for y, too; the kernel finds the maxima again.
                 held=(y,) if node.declarations == "original" else (),
-                grid=grid_of(x.nbytes // 4),
+                grid=planes(x),
+                block=strip(x),
                 flops=2 * taps(self.kernel) * (y.nbytes // 4),
                 moved=2 * x.nbytes + dy.nbytes,
             ),
@@ -108,6 +113,19 @@ class AveragePool(Layer):
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y = node.x, node.y
         kernel = self.kernel_on(x)
+        flops, moved = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
+        if self.is_global(x):
+            return (
+                Launch(
+                    "pool.global_average_forward",
+                    (y,),
+                    (x,),
+                    view="channels",
+                    grid=grid_of(y.nbytes // 4),
+                    flops=flops,
+                    moved=moved,
+                ),
+            )
         scalars = window(kernel, self.stride, self.padding)
         return (
             Launch(
@@ -115,9 +133,9 @@ class AveragePool(Layer):
                 (y,),
                 (x,),
                 (*scalars, int(self.count_padding)),
-                grid=grid_of(y.nbytes // 4),
-                flops=taps(kernel) * (y.nbytes // 4),
-                moved=x.nbytes + y.nbytes,
+                grid=places(y),
+                flops=flops,
+                moved=moved,
             ),
         )
 
@@ -125,7 +143,24 @@ class AveragePool(Layer):
         x, y, dy, dx = node.x, node.y, node.dy, node.dx
         if dx is None:
             return ()
+        # cuDNN asks for x and y for every kind of pooling.
+        held = (x, y) if node.declarations == "original" else ()
         kernel = self.kernel_on(x)
+        flops, moved = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
+        if self.is_global(x):
+            return (
+                Launch(
+                    "pool.global_average_backward",
+                    (dx,),
+                    (dy,),
+                    view="channels",
+                    held=held,
+                    grid=planes(x),
+                    block=strip(x),
+                    flops=flops,
+                    moved=moved,
+                ),
+            )
         scalars = window(kernel, self.stride, self.padding)
         return (
             Launch(
@@ -133,16 +168,20 @@ class AveragePool(Layer):
                 (dx,),
                 (dy,),
                 (*scalars, int(self.count_padding)),
-                # cuDNN asks for x and y for every kind of pooling.
-                held=(x, y) if node.declarations == "original" else (),
-                grid=grid_of(x.nbytes // 4),
-                flops=taps(kernel) * (y.nbytes // 4),
-                moved=x.nbytes + dy.nbytes,
+                held=held,
+                grid=planes(x),
+                block=strip(x),
+                flops=flops,
+                moved=moved,
             ),
         )
 
-    def kernel_on(self, x: Tensor) -> Pair:
-        return (x.shape[2], x.shape[3]) if self.kernel is None else self.kernel
+    def kernel_on(self, x: Tensor) -> tuple[int, int]:
+        return (x.shape[2], x.shape[3]) if self.kernel is None else pair(self.kernel)
+
+    def is_global(self, x: Tensor) -> bool:
+        """Whether the one window is the whole image."""
+        return self.kernel_on(x) == x.shape[2:] and sides(self.padding) == (0, 0, 0, 0)
 
 
 def step(stride: Pair | None, kernel: Pair) -> Pair:
@@ -154,6 +193,8 @@ def check_padding(kernel: Pair, stride: Pair, padding: Padding) -> None:
     """Raise ValueError unless every window holds a value of the image."""
     check_window(kernel, stride, padding)
     (r, s), (top, bottom, left, right) = pair(kernel), sides(padding)
+    if s > WIDEST:
+        raise ValueError(f"kernel {kernel}: must be at most {WIDEST} wide")
     if max(top, bottom) >= r or max(left, right) >= s:
         raise ValueError(f"padding {padding}: must be less than the kernel, {kernel}")
 
@@ -168,3 +209,19 @@ def taps(kernel: Pair) -> int:
     """Values in a window."""
     r, s = pair(kernel)
     return r * s
+
+
+def places(y: Tensor) -> tuple[int, ...]:
+    """Grid of a forward: a thread for a place of an image, a row of blocks an image."""
+    n, c, p, q = y.shape
+    return (*grid_of(c * p * q), rows(n))
+
+
+def planes(x: Tensor) -> tuple[int, ...]:
+    """Grid of a backward: a block for a channel of an image."""
+    return (min(x.shape[0] * x.shape[1], MOST_PLANES),)
+
+
+def strip(x: Tensor) -> tuple[int, ...]:
+    """Block of a backward: one row of threads, which divide the image's columns."""
+    return (32,) if x.shape[3] <= 32 else (64,)

@@ -7,6 +7,8 @@ from snref.tensor import Shape
 Pair: TypeAlias = int | tuple[int, int]
 Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]
 
+MOST_ROWS = 65535  # blocks of a grid in its second or third dimension, on every GPU
+
 
 def pair(value: Pair) -> tuple[int, int]:
     """One number for height and width, or one for each."""
@@ -77,3 +79,8 @@ def several(inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
     if len(inputs) < 2:
         raise ValueError(f"{len(inputs)} input: a join has at least 2")
     return inputs
+
+
+def rows(count: int) -> int:
+    """Rows of blocks in a grid, for a kernel that goes through so many things."""
+    return min(count, MOST_ROWS)

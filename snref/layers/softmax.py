@@ -7,6 +7,8 @@ from snref.layer import PLANNED, Launch, Layer, Node, Work
 from snref.layers.shapes import image, one
 from snref.tensor import Shape
 
+THREADS = 128  # of a block, which has an image
+
 
 @dataclass(frozen=True)
 class Softmax(Layer):
@@ -42,6 +44,7 @@ class Softmax(Layer):
                 (x,),
                 view="rows",
                 grid=(x.shape[0],),
+                block=(THREADS,),
                 flops=5 * size,
                 moved=2 * x.nbytes,
             ),
@@ -51,6 +54,7 @@ class Softmax(Layer):
                 (x, labels),
                 view="rows",
                 grid=(x.shape[0],),
+                block=(THREADS,),
                 flops=4 * size,
                 moved=x.nbytes + labels.nbytes + losses.nbytes,
             ),
@@ -58,6 +62,7 @@ class Softmax(Layer):
                 "softmax.mean",
                 (node.saved["loss"],),
                 (losses,),
+                block=(THREADS,),
                 flops=x.shape[0],
                 moved=losses.nbytes,
             ),
@@ -78,6 +83,7 @@ class Softmax(Layer):
                 held=(x,) if node.declarations == "original" else (),
                 may_overwrite=((dx, y, "gradients"),),
                 grid=(x.shape[0],),
+                block=(THREADS,),
                 flops=2 * size,
                 moved=2 * x.nbytes,
             ),
