@@ -39,9 +39,8 @@ MANUAL = [n for n, p in PROGRAMS.items() if p.read_text().startswith('"""Manual'
 DO_NOT_RUN = {
     "foreign_function": "(rule foreign-code)",
     "foreign_link": "(rule foreign-code)",
-    "recursion": "recursion is not supported",
-    "sessions": "barrier",
-    "vector_types": "float32x2",
+    "sessions": "all threads of a block must reach the same barrier",
+    "vector_types": "not supported",
 }
 
 
