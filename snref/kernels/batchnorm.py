@@ -1,0 +1,128 @@
+"""Batch normalization (Ioffe and Szegedy 2015, algorithms 1 and 2).
+
+Arrays are (N, C, pixels); m = N * pixels values share a channel's mean and variance.
+A block is 32 pixels wide and 8 images high.
+"""
+
+import math
+
+from numba import cuda, float32
+
+from snref.kernels.reduction import fold_sum
+
+PIXELS, IMAGES = 32, 8  # of a block
+THREADS = PIXELS * IMAGES
+
+
+@cuda.jit
+def statistics(mean, variance, x):
+    """mean[c] = 1/m sum_ni x[n,c,i];  variance[c] = 1/m sum_ni (x[n,c,i] - mean[c])^2.
+
+    A block a channel; the second sum starts when the first is known, because the
+    difference of two large sums would lose the digits that count.
+    """
+    part = cuda.shared.array(THREADS, float32)
+    N, C, pixels = x.shape
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    thread = ty * PIXELS + tx
+    m = float32(N * pixels)
+    for c in range(cuda.blockIdx.x, C, cuda.gridDim.x):
+        total = float32(0)
+        for n in range(ty, N, IMAGES):
+            for i in range(tx, pixels, PIXELS):
+                total += x[n, c, i]
+        part[thread] = total
+        fold_sum(part, thread, THREADS)
+        center = part[0] / m
+        cuda.syncthreads()
+        total = float32(0)
+        for n in range(ty, N, IMAGES):
+            for i in range(tx, pixels, PIXELS):
+                total += (x[n, c, i] - center) * (x[n, c, i] - center)
+        part[thread] = total
+        fold_sum(part, thread, THREADS)
+        if thread == 0:
+            mean[c] = center
+            variance[c] = part[0] / m
+        cuda.syncthreads()
+
+
+@cuda.jit
+def forward(y, x, mean, variance, gamma, beta, epsilon):
+    """y[n,c,i] = gamma[c] (x[n,c,i] - mean[c]) / sqrt(variance[c] + epsilon) + beta[c].
+
+    y may lie on x.
+    """
+    N, C, pixels = x.shape
+    c = cuda.blockIdx.y
+    scale = gamma[c] / math.sqrt(variance[c] + epsilon)
+    center = mean[c]
+    shift = beta[c]
+    for n in range(cuda.blockIdx.z, N, cuda.gridDim.z):
+        for i in range(cuda.grid(1), pixels, cuda.gridsize(1)):
+            y[n, c, i] = (x[n, c, i] - center) * scale + shift
+
+
+@cuda.jit
+def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
+    """dbeta[c] = sum_ni dy[n,c,i];  dgamma[c] = sum_ni dy[n,c,i] z[n,c,i]
+
+    with z = (x - mean) / sqrt(variance + epsilon). A block a channel.
+    """
+    part = cuda.shared.array(THREADS, float32)
+    other = cuda.shared.array(THREADS, float32)
+    N, C, pixels = x.shape
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    thread = ty * PIXELS + tx
+    for c in range(cuda.blockIdx.x, C, cuda.gridDim.x):
+        center = mean[c]
+        total = float32(0)
+        product = float32(0)
+        for n in range(ty, N, IMAGES):
+            for i in range(tx, pixels, PIXELS):
+                total += dy[n, c, i]
+                product += dy[n, c, i] * (x[n, c, i] - center)
+        part[thread] = total
+        other[thread] = product
+        fold_sum(part, thread, THREADS)
+        fold_sum(other, thread, THREADS)
+        if thread == 0:
+            dbeta[c] = part[0]
+            dgamma[c] = other[0] / math.sqrt(variance[c] + epsilon)
+        cuda.syncthreads()
+
+
+@cuda.jit
+def backward(dx, x, dy, mean, variance, gamma, dgamma, dbeta, epsilon):
+    """dx = gamma / sqrt(variance + epsilon) (dy - dbeta / m - z dgamma / m)
+
+    for every n, c, i, with z = (x - mean) / sqrt(variance + epsilon). dx may lie on dy.
+    """
+    N, C, pixels = x.shape
+    c = cuda.blockIdx.y
+    m = float32(N * pixels)
+    inverse = float32(1) / math.sqrt(variance[c] + epsilon)
+    scale = gamma[c] * inverse
+    center = mean[c]
+    average = dbeta[c] / m
+    slope = dgamma[c] * inverse / m
+    for n in range(cuda.blockIdx.z, N, cuda.gridDim.z):
+        for i in range(cuda.grid(1), pixels, cuda.gridsize(1)):
+            dx[n, c, i] = scale * (dy[n, c, i] - average - (x[n, c, i] - center) * slope)
+
+
+@cuda.jit
+def running(running_mean, running_variance, mean, variance, momentum, count):
+    """running = (1 - momentum) running + momentum new, for the mean and the variance.
+
+    The variance is the unbiased one, count / (count - 1) times that of the batch.
+    """
+    old = float32(1) - momentum
+    unbiased = float32(count) / float32(max(1, count - 1))
+    for c in range(cuda.grid(1), mean.size, cuda.gridsize(1)):
+        running_mean[c] = old * running_mean[c] + momentum * mean[c]
+        running_variance[c] = (
+            old * running_variance[c] + momentum * unbiased * variance[c]
+        )

@@ -1,0 +1,74 @@
+"""Local response normalization across channels (Krizhevsky et al. 2012, section 3.3).
+
+With d[n,c,i] = k + alpha/size sum_j x[n,j,i]^2 over the `size` channels j around c,
+as cuDNN and PyTorch have it; the article writes alpha for alpha/size.
+"""
+
+import math
+
+from numba import cuda, float32
+
+THREADS = 64  # of a block
+LARGEST = 16  # `size` that fits the ring
+
+
+@cuda.jit(device=True)
+def inverse_power(d, beta):
+    """d^-beta for d > 0; the usual 3/4 by two square roots, which is much faster."""
+    if beta == float32(0.75):
+        root = math.sqrt(d)
+        return float32(1) / (root * math.sqrt(root))
+    return math.pow(d, -beta)
+
+
+@cuda.jit
+def forward(y, x, size, alpha, beta, k):
+    """y[n,c,i] = x[n,c,i] d[n,c,i]^-beta."""
+    N, C, pixels = x.shape
+    half = size // 2
+    scale = alpha / float32(size)
+    for n in range(cuda.blockIdx.y, N, cuda.gridDim.y):
+        for i in range(cuda.grid(1), pixels, cuda.gridsize(1)):
+            for c in range(C):
+                squares = float32(0)
+                for j in range(max(0, c - half), min(C, c + half + 1)):
+                    squares += x[n, j, i] * x[n, j, i]
+                d = k + scale * squares
+                y[n, c, i] = x[n, c, i] * inverse_power(d, beta)
+
+
+@cuda.jit
+def backward(dx, x, dy, size, alpha, beta, k):
+    """dx[n,c,i] = dy[n,c,i] d[n,c,i]^-beta - 2 alpha beta/size x[n,c,i] sum_j g[n,j,i]
+
+    with g = dy x d^(-beta-1), over the `size` channels j around c. dx may lie on dy:
+    a thread goes through the channels of its pixel and keeps what it has read of dy,
+    as t = dy d^(-beta-1), in a ring of its own.
+    """
+    ring = cuda.shared.array((LARGEST, THREADS), float32)
+    N, C, pixels = x.shape
+    tx = cuda.threadIdx.x
+    half = size // 2
+    scale = alpha / float32(size)
+    factor = float32(2) * scale * beta
+    for n in range(cuda.blockIdx.y, N, cuda.gridDim.y):
+        for i in range(cuda.grid(1), pixels, cuda.gridsize(1)):
+            for ahead in range(C + half):
+                slot = ahead % size
+                if ahead < C:
+                    squares = float32(0)
+                    for j in range(max(0, ahead - half), min(C, ahead + half + 1)):
+                        squares += x[n, j, i] * x[n, j, i]
+                    d = k + scale * squares
+                    ring[slot, tx] = dy[n, ahead, i] * inverse_power(d, beta) / d
+                c = ahead - half
+                if c >= 0:
+                    squares = float32(0)
+                    total = float32(0)
+                    for j in range(max(0, c - half), min(C, c + half + 1)):
+                        slot = j % size
+                        squares += x[n, j, i] * x[n, j, i]
+                        total += ring[slot, tx] * x[n, j, i]
+                    d = k + scale * squares
+                    slot = c % size
+                    dx[n, c, i] = ring[slot, tx] * d - factor * x[n, c, i] * total

@@ -1,0 +1,283 @@
+"""Max and average pooling (Krizhevsky et al. 2012, section 3.4; Lin et al. 2014, 3.2).
+
+Window (p, q) covers the rows h of p stride_h - pad_top + r, r < kernel_h, that lie in
+the image, and the columns w of q stride_w - pad_left + s likewise: padding is never a
+maximum, and adds nothing to a sum.
+
+A block is one row of threads, which goes down a plane (a channel of an image) together,
+a row of windows after another, in two steps with a row of shared memory between them.
+
+Forward: the maximum or sum of every column first, which overlapping windows share, then
+of the columns of each window.
+
+Backward: a pixel gathers from the windows around it, which needs no atomics and fixes
+the order of its sum. The gradients of a row of windows are spread out to the columns
+where those windows start, with zeros between: then threads of neighbouring columns read
+neighbouring words, whatever the stride, and no thread has to divide.
+"""
+
+import math
+
+from numba import cuda, float32, int32
+
+SPAN = 192  # columns in shared memory: a tile, its margins, and idle threads
+WIDEST = 64  # kernel_w that leaves room for a tile
+
+
+@cuda.jit
+def max_forward(y, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
+    """y[n,c,p,q] = max_hw x[n,c,h,w] over window (p, q); NaN if it holds one."""
+    column = cuda.shared.array(SPAN, float32)  # the largest value of each column
+    N, C, H, W = x.shape
+    P, Q = y.shape[2], y.shape[3]
+    tx = cuda.threadIdx.x
+    tile = (SPAN - cuda.blockDim.x - kernel_w) // stride_w + 1
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for q0 in range(0, Q, tile):
+            q1 = min(q0 + tile, Q)
+            start = q0 * stride_w - pad_left  # the column of word 0
+            words = (q1 - q0 - 1) * stride_w + kernel_w
+            for p in range(P):
+                h0 = max(p * stride_h - pad_top, 0)
+                h1 = min(p * stride_h - pad_top + kernel_h, H)
+                for base in range(0, words, cuda.blockDim.x):
+                    w = start + base + tx
+                    highest = float32(-math.inf)
+                    for h in range(h0, h1):
+                        value = float32(-math.inf)
+                        if w >= 0 and w < W:
+                            value = x[n, c, h, w]
+                        higher = (value > highest) | (value != value)
+                        highest = value if higher else highest
+                    column[base + tx] = highest
+                cuda.syncthreads()
+                for q in range(q0 + tx, q1, cuda.blockDim.x):
+                    highest = float32(-math.inf)
+                    for s in range(kernel_w):
+                        value = column[(q - q0) * stride_w + s]
+                        higher = (value > highest) | (value != value)
+                        highest = value if higher else highest
+                    y[n, c, p, q] = highest
+                cuda.syncthreads()
+
+
+@cuda.jit
+def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
+    """dx[n,c,h,w] = sum_pq dy[n,c,p,q] over the windows whose first maximum is (h, w),
+
+    first in the order of rows, then columns. Two steps find it: the first maximum of
+    every column of the window, then the first of those.
+    """
+    # For every column, of a row of windows:
+    highest = cuda.shared.array(SPAN, float32)  # the largest value in the column,
+    row = cuda.shared.array(SPAN, int32)  # the first row where it stands,
+    winner = cuda.shared.array(SPAN, int32)  # which column of a window starting here
+    spread = cuda.shared.array(SPAN, float32)  # has the maximum; that window's dy
+    N, C, H, W = dx.shape
+    P, Q = dy.shape[2], dy.shape[3]
+    tx = cuda.threadIdx.x
+    margin = kernel_w - 1
+    tile = SPAN - 2 * margin - cuda.blockDim.x
+    for base in range(0, SPAN, cuda.blockDim.x):
+        highest[base + tx] = float32(-math.inf)
+        row[base + tx] = int32(0)
+        winner[base + tx] = int32(0)
+        spread[base + tx] = float32(0)
+    cuda.syncthreads()
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for left in range(0, W, tile):
+            right = min(left + tile, W)
+            start = left - margin  # the column of word 0
+            q0 = max(0, (start + pad_left + stride_w - 1) // stride_w)
+            q1 = min(Q, (right - 1 + pad_left) // stride_w + 1)
+            done = 0  # rows of dx that have been written
+            for p in range(P):
+                h0 = max(p * stride_h - pad_top, 0)
+                h1 = min(p * stride_h - pad_top + kernel_h, H)
+                for base in range(0, right + margin - start, cuda.blockDim.x):
+                    i = base + tx
+                    w = start + i
+                    best = float32(-math.inf)
+                    place = int32(0)
+                    for h in range(h0, h1):
+                        value = float32(-math.inf)
+                        if w >= 0 and w < W:
+                            value = x[n, c, h, w]
+                        better = value > best
+                        best = value if better else best
+                        place = int32(h) if better else place
+                    highest[i] = best
+                    row[i] = place
+                    spread[i] = float32(0)
+                cuda.syncthreads()
+                for q in range(q0 + tx, q1, cuda.blockDim.x):
+                    spread[q * stride_w - pad_left - start] = dy[n, c, p, q]
+                for base in range(0, right - start, cuda.blockDim.x):
+                    i = base + tx
+                    best = highest[i]
+                    above = row[i]
+                    place = int32(0)
+                    for s in range(1, kernel_w):
+                        value = highest[i + s]
+                        tied = (value == best) & (row[i + s] < above)
+                        better = (value > best) | tied
+                        best = value if better else best
+                        above = row[i + s] if better else above
+                        place = int32(s) if better else place
+                    winner[i] = place
+                cuda.syncthreads()
+                for base in range(0, right - left, cuda.blockDim.x):
+                    i = base + tx + margin
+                    w = left + base + tx
+                    gradient = float32(0)
+                    for s in range(kernel_w):
+                        won = winner[i - s] == s
+                        gradient += spread[i - s] if won else float32(0)
+                    place = row[i]
+                    if w < right:
+                        for h in range(h0, h1):
+                            before = float32(0) if h >= done else dx[n, c, h, w]
+                            here = gradient if place == h else float32(0)
+                            dx[n, c, h, w] = before + here
+                cuda.syncthreads()
+                done = max(done, h1)
+            for h in range(done, H):
+                for w in range(left + tx, right, cuda.blockDim.x):
+                    dx[n, c, h, w] = float32(0)
+
+
+@cuda.jit
+def average_forward(
+    y,
+    x,
+    kernel_h,
+    kernel_w,
+    stride_h,
+    stride_w,
+    pad_top,
+    pad_left,
+    count_padding,
+):
+    """y[n,c,p,q] = 1/m sum_hw x[n,c,h,w] over window (p, q)
+
+    with m = kernel_h kernel_w, or the values of the window that lie in the image if
+    count_padding is 0.
+    """
+    column = cuda.shared.array(SPAN, float32)  # the sum of each column
+    N, C, H, W = x.shape
+    P, Q = y.shape[2], y.shape[3]
+    tx = cuda.threadIdx.x
+    tile = (SPAN - cuda.blockDim.x - kernel_w) // stride_w + 1
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for q0 in range(0, Q, tile):
+            q1 = min(q0 + tile, Q)
+            start = q0 * stride_w - pad_left  # the column of word 0
+            words = (q1 - q0 - 1) * stride_w + kernel_w
+            for p in range(P):
+                h0 = max(p * stride_h - pad_top, 0)
+                h1 = min(p * stride_h - pad_top + kernel_h, H)
+                for base in range(0, words, cuda.blockDim.x):
+                    w = start + base + tx
+                    total = float32(0)
+                    for h in range(h0, h1):
+                        value = float32(0)
+                        if w >= 0 and w < W:
+                            value = x[n, c, h, w]
+                        total += value
+                    column[base + tx] = total
+                cuda.syncthreads()
+                for q in range(q0 + tx, q1, cuda.blockDim.x):
+                    w = q * stride_w - pad_left
+                    columns = min(w + kernel_w, W) - max(w, 0)
+                    m = kernel_h * kernel_w if count_padding else (h1 - h0) * columns
+                    total = float32(0)
+                    for s in range(kernel_w):
+                        total += column[w - start + s]
+                    y[n, c, p, q] = total / float32(m)
+                cuda.syncthreads()
+
+
+@cuda.jit
+def average_backward(
+    dx,
+    dy,
+    kernel_h,
+    kernel_w,
+    stride_h,
+    stride_w,
+    pad_top,
+    pad_left,
+    count_padding,
+):
+    """dx[n,c,h,w] = sum_pq dy[n,c,p,q] / m over the windows that hold (h, w)."""
+    spread = cuda.shared.array(SPAN, float32)
+    N, C, H, W = dx.shape
+    P, Q = dy.shape[2], dy.shape[3]
+    tx = cuda.threadIdx.x
+    margin = kernel_w - 1
+    tile = SPAN - 2 * margin - cuda.blockDim.x
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for left in range(0, W, tile):
+            right = min(left + tile, W)
+            start = left - margin  # the column of word 0
+            q0 = max(0, (start + pad_left + stride_w - 1) // stride_w)
+            q1 = min(Q, (right - 1 + pad_left) // stride_w + 1)
+            for h in range(H):
+                p0 = max(0, (h + pad_top - kernel_h) // stride_h + 1)
+                p1 = min(P, (h + pad_top) // stride_h + 1)
+                for base in range(0, SPAN, cuda.blockDim.x):
+                    spread[base + tx] = float32(0)
+                cuda.syncthreads()
+                for q in range(q0 + tx, q1, cuda.blockDim.x):
+                    w = q * stride_w - pad_left
+                    columns = min(w + kernel_w, W) - max(w, 0)
+                    total = float32(0)
+                    for p in range(p0, p1):
+                        top = p * stride_h - pad_top
+                        rows = min(top + kernel_h, H) - max(top, 0)
+                        m = kernel_h * kernel_w if count_padding else rows * columns
+                        total += dy[n, c, p, q] / float32(m)
+                    spread[w - start] = total
+                cuda.syncthreads()
+                for base in range(0, right - left, cuda.blockDim.x):
+                    i = base + tx + margin
+                    w = left + base + tx
+                    total = float32(0)
+                    for s in range(kernel_w):
+                        total += spread[i - s]
+                    if w < right:
+                        dx[n, c, h, w] = total
+                cuda.syncthreads()
+
+
+@cuda.jit
+def global_average_forward(y, x):
+    """y[n,c,0] = 1/pixels sum_i x[n,c,i]: the one window is the whole image."""
+    N, C, pixels = x.shape
+    for plane in range(cuda.grid(1), N * C, cuda.gridsize(1)):
+        n = plane // C
+        c = plane - n * C
+        total = float32(0)
+        for i in range(pixels):
+            total += x[n, c, i]
+        y[n, c, 0] = total / float32(pixels)
+
+
+@cuda.jit
+def global_average_backward(dx, dy):
+    """dx[n,c,i] = dy[n,c,0] / pixels."""
+    N, C, pixels = dx.shape
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        share = dy[n, c, 0] / float32(pixels)
+        for i in range(cuda.threadIdx.x, pixels, cuda.blockDim.x):
+            dx[n, c, i] = share

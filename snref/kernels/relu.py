@@ -1,0 +1,22 @@
+"""ReLU (Nair and Hinton 2010, section 2)."""
+
+from numba import cuda, float32
+
+
+@cuda.jit
+def forward(y, x):
+    """y[i] = x[i] if x[i] >= 0 else 0; a NaN stays a NaN. y may lie on x."""
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        value = x[i]
+        y[i] = float32(0) if value < float32(0) else value
+
+
+@cuda.jit
+def backward(dx, s, dy):
+    """dx[i] = dy[i] if s[i] > 0 else 0. dx may lie on dy.
+
+    s is y or x: they have the same sign, and y is zero where x is negative.
+    """
+    for i in range(cuda.grid(1), dx.size, cuda.gridsize(1)):
+        gradient = dy[i]
+        dx[i] = gradient if s[i] > float32(0) else float32(0)
