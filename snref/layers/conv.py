@@ -24,6 +24,7 @@ from snref.layers.shapes import (
     image,
     pair,
     positions,
+    rows,
     sides,
 )
 from snref.tensor import Shape, Tensor
@@ -127,7 +128,7 @@ def algorithms(
     moved = 4 * (prod(x) + prod(w) + prod(y))
     return (
         _single(f"conv.tiled.{part}", window, tiles(part, output), flops, moved),
-        _single(f"conv.direct.{part}", window, threads(output), flops, moved),
+        _single(f"conv.direct.{part}", window, threads(part, output), flops, moved),
     )
 
 
@@ -160,9 +161,15 @@ def _single(
     return Algorithm(kernel.split(".")[1], "taps", 0, flops, moved, launches)
 
 
-def threads(output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Grid and block of a kernel with a thread for every output."""
-    return grid_of(prod(output)), (256,)
+def threads(part: Part, output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Grid and block of a kernel with a thread for every output.
+
+    A row of blocks has the pixels of a channel, or the weights of a filter.
+    """
+    first, second, *rest = output
+    if part == "filter":
+        return (*grid_of(second * prod(rest)), rows(first)), (256,)
+    return (*grid_of(prod(rest)), rows(first * second)), (256,)
 
 
 def tiles(part: Part, output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -172,8 +179,8 @@ def tiles(part: Part, output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     filter's weights by all filters.
     """
     if part == "filter":
-        rows, columns, planes = output[0], prod(output[1:]), 1
+        height, width, planes = output[0], prod(output[1:]), 1
     else:
-        rows, columns, planes = output[1], prod(output[2:]), output[0]
-    across, down = (columns + TILE - 1) // TILE, (rows + TILE - 1) // TILE
+        height, width, planes = output[1], prod(output[2:]), output[0]
+    across, down = (width + TILE - 1) // TILE, (height + TILE - 1) // TILE
     return (across, down, planes), (TILE, TILE)
