@@ -1,7 +1,7 @@
 """Which plan for so much memory: a ladder, each rung quicker and in need of more.
 
-The candidates are every kind of recomputation with every kind of transfer, and the
-tensor cache in slabs of several sizes. Their plans are the same for every memory size:
+The candidates are every kind of recomputation with every kind of transfer, and, with
+the most and with no recomputation, the tensor cache in slabs of several sizes. Their plans are the same for every memory size:
 memory only says which of them fit. Of these plans, by extent, each that is quicker
 than all before it, and does not use less, is a rung; the highest that fits is taken.
 More memory so never gives a slower plan, and less memory never one with a higher peak.
@@ -29,7 +29,8 @@ TRANSFERS: tuple[Literal["none", "offload", "demand", "cache"], ...] = (
     "demand",
     "cache",
 )
-LEVELS = 8  # sizes of slab for the cache, from the lower bound up; of nets with
+WITH_CACHE = (None, "memory-centric")  # the others help where nothing need move
+LEVELS = 6  # sizes of slab for the cache, from the lower bound up; of nets with
 EFFORT = 40_000  # many steps only so many levels that levels x steps is this
 
 
@@ -120,8 +121,9 @@ def _candidates(given: Overrides, slabs: Sequence[int]) -> Iterator[Options]:
         options = replace(bare, recompute=recompute, transfers=transfers)
         if transfers != "cache":
             yield options
-        for size in slabs if transfers == "cache" else ():
-            yield replace(options, capacity=size, slab=size)
+        elif recompute in WITH_CACHE or "recompute" in given:
+            for size in slabs:
+                yield replace(options, capacity=size, slab=size)
 
 
 def _rung(options: Options, plan: Plan, costs: Costs) -> Rung:

@@ -119,7 +119,7 @@ def _fit(plan: Plan, options: Options, costs: Costs | None) -> Plan:
     """The plan allocated and placed within the limit, with what workspace fits."""
     limit = options.limit
     bound = lower_bound(plan)
-    if limit is not None and limit < bound:
+    if limit is not None and limit < bound and options.transfers == "cache":
         raise OutOfMemory(_tightest(plan), bound, limit, bound)
     if limit is None:
         return _allocate(plan, options, costs, None)
