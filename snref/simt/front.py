@@ -741,10 +741,7 @@ class _Function:
 
 def _is_device(o: Any) -> bool:
     """A function written in Python: `@cuda.jit(device=True)` or a plain one."""
-    o = python_function(o)
-    module = getattr(o, "__module__", None) or ""
-    ours = not module.startswith("numba") or module == "numba.cuda.random"
-    return isinstance(o, FunctionType) and ours
+    return isinstance(python_function(o), FunctionType) and id(o) not in _CUDA
 
 
 def _fold(node: ast.expr) -> ast.expr:
