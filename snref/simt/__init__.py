@@ -22,12 +22,14 @@ The compiler is seven small stages, each a function from a value to a value:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from snref.simt.ir import KernelError
 from snref.simt.run import Compiled, show
+from snref.simt.stamps import Check
 
-__all__ = ["KernelError", "compile", "show"]
+__all__ = ["KernelError", "check", "compile", "show"]
 
 
 def compile(kernel: Any, threads: int | None = None) -> Compiled:
@@ -43,3 +45,16 @@ def compile(kernel: Any, threads: int | None = None) -> Compiled:
     whose threads disagree about a barrier.
     """
     return Compiled(kernel, threads)
+
+
+def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
+    """The same launch, slowly, with every access of every thread checked.
+
+    Finds races within a block and between blocks, indices outside an array (negative
+    ones, too), and reads of shared and local arrays before anything was written there;
+    also of the parameters named in `outputs`, which are taken to hold nothing yet.
+
+    Raises KernelError at the first mistake: file and line, the element, both accesses
+    with their source lines, thread and block.
+    """
+    return Check(kernel, outputs)

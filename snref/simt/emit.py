@@ -36,6 +36,7 @@ class Style:
     """
 
     rows = True  # may a row of threads go through a whole nest of loops?
+    exact = False  # must each thread do the loads that all threads share?
     imports: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
@@ -48,7 +49,12 @@ class Style:
         return []
 
     def barrier(self) -> list[str]:
+        """Lines in place of syncthreads."""
         return []
+
+    def facts(self) -> dict[str, Any]:
+        """What the launch needs to know about the printed text."""
+        return {}
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         """The lines of a statement, `inside` a run or once for the block."""
@@ -143,7 +149,12 @@ class Frame:
 
     @property
     def bytes(self) -> int:
-        return self.offsets()[""] + self.dynamic
+        return self.offsets()[""]
+
+    @property
+    def large(self) -> bool:
+        """Too large for the stack of a thread?"""
+        return self.bytes > STACK_LIMIT
 
 
 # ------------------------------------------------------------------ the text
@@ -155,11 +166,22 @@ def emit(
     dtypes: Mapping[str, Any],
     style: type[Style] = Style,
 ) -> str:
-    """The module whose function `launch` runs blocks first to last of the grid."""
+    """The module whose function `launch` runs blocks first to last of the grid.
+
+    Beside it, `FACTS` is what the launch must know about the kernel.
+    """
     printer = _Printer(kernel, store, style(kernel, store))
     printer.tree(store.tree, 2)
     frame = Frame.of(kernel, dtypes)
-    return "\n".join([*_module(kernel, frame, printer)]) + "\n"
+    facts = {
+        "files": kernel.files,
+        "sites": kernel.sites,
+        "constants": tuple(kernel.constants),
+        "ordered": any(map(ir.atomic, kernel.body)),
+        "arena": frame.bytes if frame.large else 0,
+        **printer.style.facts(),
+    }
+    return "\n".join([*_module(kernel, frame, printer), "", f"FACTS = {facts}"]) + "\n"
 
 
 def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
@@ -172,7 +194,7 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     yield from style.imports
     yield from kernel.imports.values()
     yield ""
-    heap = frame.offsets()[""] > STACK_LIMIT
+    heap = frame.large
     for n, (shape, dtype) in frame.arrays.items():
         made = f"in_buffer({{}}, {frame.offsets()[n]})" if heap else "on_stack({})"
         yield f"new_{n} = {made.format(f'{shape}, {_type(dtype)}')}"

@@ -15,10 +15,10 @@ import numba
 import numpy as np
 
 from snref.simt import cache
-from snref.simt.emit import STACK_LIMIT, Frame, Style, emit
+from snref.simt.emit import Style, emit
 from snref.simt.front import front, python_function
 from snref.simt.infer import infer
-from snref.simt.ir import Kernel, KernelError, atomic, listing
+from snref.simt.ir import KernelError, listing
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
 from snref.simt.storage import storage
@@ -50,7 +50,7 @@ def stages(
     made["uniform"] = uniform(made["webs"])
     made["lockstep"] = lockstep(made["webs"], made["uniform"])
     shared = uniform(made["lockstep"])
-    made["split"] = split(made["lockstep"], shared)
+    made["split"] = split(made["lockstep"], shared, style.exact)
     made["storage"] = storage(made["lockstep"], made["split"], shared)
     dtypes = infer(made["lockstep"], made["storage"].slots)
     made["dtypes"] = dtypes
@@ -126,38 +126,35 @@ class _Module:
         types: tuple[Any, ...],
         style: type[Style],
     ):
-        self.made: dict[str, Any] = {}
-
         def write() -> str:
-            made = stages(function, block, types, dynamic, style)
-            lowered: Kernel = made["lockstep"]
-            frame = Frame.of(lowered, made["dtypes"])
-            facts = {
-                "SITES": lowered.sites,
-                "CONSTANTS": tuple(lowered.constants),
-                "ORDERED": any(map(atomic, lowered.body)),
-                "ARENA": frame.bytes if frame.offsets()[""] > STACK_LIMIT else 0,
-            }
-            tail = "".join(f"\n{n} = {v!r}" for n, v in facts.items())
-            return made["emit"] + tail + "\n"
+            return str(stages(function, block, types, dynamic, style)["emit"])
 
         key = cache.key(function, block, dynamic, types, style.__name__)
         module = cache.load(f"{function.__name__}_{key}", write)
-        self.code = module.launch
-        self.sites, self.ordered = module.SITES, module.ORDERED
-        self.arena = module.ARENA
+        self.code, self.facts = module.launch, module.FACTS
+        self.ordered: bool = self.facts["ordered"]
+        self.files: tuple[str, ...] = self.facts["files"]
+        self.constant_names: tuple[str, ...] = self.facts["constants"]
         self.constants: tuple[np.ndarray, ...] = ()
-        if module.CONSTANTS:  # arrays named by the kernel, as they are now
-            lowered = front(function, block, types, dynamic)
-            self.constants = tuple(lowered.constants[n] for n in module.CONSTANTS)
+        if self.constant_names:  # global arrays, as they are now
+            values = front(function, block, types, dynamic).constants
+            self.constants = tuple(values[n] for n in self.constant_names)
 
-    def run(self, first: int, last: int, grid: Three, arguments: Sequence[Any]) -> None:
-        """Run these blocks of the grid."""
-        arena = _arena(self.arena)
-        status = self.code(first, last, *grid, *arguments, *self.constants, arena)
+    def run(
+        self,
+        first: int,
+        last: int,
+        grid: Three,
+        arguments: Sequence[Any],
+        more: Sequence[Any] = (),
+    ) -> None:
+        """Run these blocks of the grid; `more` is what the style's text takes."""
+        arena = _arena(self.facts["arena"])
+        given = (*arguments, *self.constants, arena, *more)
+        status = self.code(first, last, *grid, *given)
         if status:
-            block = status >> 16
-            raise KernelError(f"{self.sites[(status & 0xFFFF) - 1]} (block {block})")
+            site, block = (status & 0xFFFF) - 1, status >> 16
+            raise KernelError(f"{self.facts['sites'][site]} (block {block})")
 
 
 # ------------------------------------------------------------------ workers

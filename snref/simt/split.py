@@ -35,14 +35,19 @@ from snref.simt.ir import (
 from snref.simt.uniform import Uniformity
 
 
-def split(kernel: Kernel, uniformity: Uniformity) -> tuple[Tree, ...]:
-    """The kernel as runs of all threads, uniform control and scalars."""
-    return _Splitter(kernel, uniformity).split(kernel.body, ())
+def split(
+    kernel: Kernel, uniformity: Uniformity, exact: bool = False
+) -> tuple[Tree, ...]:
+    """The kernel as runs of all threads, uniform control and scalars.
+
+    `exact`: every thread does its own loads, even where they are the same for all.
+    """
+    return _Splitter(kernel, uniformity, exact).split(kernel.body, ())
 
 
 class _Splitter:
-    def __init__(self, kernel: Kernel, uniformity: Uniformity):
-        self.kernel, self.uniformity = kernel, uniformity
+    def __init__(self, kernel: Kernel, uniformity: Uniformity, exact: bool):
+        self.kernel, self.uniformity, self.exact = kernel, uniformity, exact
         self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
 
     def fresh(self, stem: str) -> str:
@@ -73,6 +78,12 @@ class _Splitter:
                 total = (stmt.targets[0].id, function, stmt.value.args[0])
                 out.append(Run(tuple(pending), masks, total))
                 pending.clear()
+            elif self.exact and isinstance(stmt, COMPOUNDS) and self.loads_first(stmt):
+                cut()
+                out += self.split(self.loads_first(stmt), masks)
+            elif self.exact and self.once(stmt) and ir.loads(stmt):
+                cut()
+                out.append(Run((stmt,), masks))
             elif self.once(stmt):
                 if self.depends(stmt, pending):
                     cut()
@@ -124,6 +135,30 @@ class _Splitter:
             new.target = name(k, store=True)
         inside = self.split(body, masks)
         return Control(new, inside, self.split(getattr(stmt, "orelse", ()), masks))
+
+    def loads_first(self, stmt: Compound) -> list[ast.stmt]:
+        """A uniform statement whose condition reads memory, as a load of its own and
+        the decision; empty if it is no such statement."""
+        if not self.outside(stmt) or not ir.loads(ir.test(stmt)):
+            return []
+        new, line = copy.copy(stmt), stmt.lineno
+        if isinstance(new, ast.For):
+            assert isinstance(new.iter, ast.Call)
+            values = [self.fresh("bound") for _ in new.iter.args]
+            loads = [
+                assign(v, e, line) for v, e in zip(values, new.iter.args, strict=True)
+            ]
+            new.iter = ir.at(ir.call("range", *map(name, values)), line)
+            return [*loads, new]
+        answer = self.fresh("answer")
+        load = assign(answer, stmt.test, line)
+        if isinstance(new, ast.If):
+            new.test = ir.at(name(answer), line)
+            return [load, new]
+        leave = ast.If(ast.UnaryOp(ast.Not(), name(answer)), [ast.Break()], [])
+        new.test = ir.at(ast.Constant(True), line)
+        new.body = [load, ir.at(leave, line), *stmt.body]
+        return [new]
 
     def worth_a_mask(self, stmt: ast.If) -> bool:
         """Is there a uniform loop inside, or a cut?"""

@@ -82,7 +82,7 @@ def storage(kernel: Kernel, tree: tuple[Tree, ...], uniformity: Uniformity) -> S
     live = _Liveness(slots, kept)
     live.walk(tree, set())
     plans = {
-        id(run): _plan(run, again, slots, live.after[id(run)] | kept)
+        id(run): _plan(run, again, slots, live.after[id(run)] | kept, varying)
         for run in ir.runs(tree)
     }
     return Storage(tree, frozenset(slots), plans)
@@ -292,13 +292,17 @@ def _cheap(value: ast.expr, known: set[str]) -> bool:
 
 
 def _plan(
-    run: Run, again: Mapping[str, ast.stmt], slots: set[str], live: set[str]
+    run: Run,
+    again: Mapping[str, ast.stmt],
+    slots: set[str],
+    live: set[str],
+    varying: set[str],
 ) -> Plan:
     written = {n for s in run.body for n in ir.names(s, store=True)}
     stores = sorted(written & slots & live)
     wanted = set(stores) | set(run.masks)
     wanted |= _own(run.total[2]) if run.total else set()
-    body = _without_dead(run.body, wanted)
+    body = _without_dead(run.body, wanted, varying)
     reads, sure = _reads(body, set())
     reads |= wanted - sure | set(run.masks)
     repeated = _closure(reads, again)
@@ -321,14 +325,16 @@ def _closure(wanted: set[str], again: Mapping[str, ast.stmt]) -> list[str]:
     return [v for v in again if v in found]
 
 
-def _without_dead(stmts: Sequence[ast.stmt], wanted: set[str]) -> tuple[ast.stmt, ...]:
+def _without_dead(
+    stmts: Sequence[ast.stmt], wanted: set[str], varying: set[str]
+) -> tuple[ast.stmt, ...]:
     """Drop definitions nobody reads here: other runs compute them again."""
     out: list[ast.stmt] = []
     wanted = set(wanted)
     for stmt in reversed(stmts):
         match stmt:
             case ast.Assign([ast.Name(id)], value) if not _effects(value):
-                if id not in wanted:
+                if id not in wanted and id in varying:
                     continue
                 wanted = (wanted - {id}) | ir.names(value)
             case _:
