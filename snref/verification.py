@@ -15,7 +15,8 @@ Runs       Every run of the route is there, once and in its order, by the same k
 Waste      A re-run or a Prefetch brings a value that was not there and that is read;
            an Offload is copied back.
 Training   A parameter's gradient is written once, then used; a parameter that is read
-           is updated once, and not read afterwards.
+           is updated once, and not read afterwards. In the end parameters, momenta
+           and statistics hold what the route leaves there.
 Addresses  Aligned, within the slab, and never two tensors alive in one place.
 Bytes      At no step more than the capacity on the device, nor on the host.
 
@@ -49,6 +50,8 @@ _NOTHING = 0  # held by a tensor that has room and was not written
 _BEFORE = 1  # held by a resident tensor that this iteration has not written
 _FIRST = 2  # the number of the first value that is computed
 
+_LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
+
 
 class _Effect:
     """What a run does: finds these values in what it reads, leaves those behind.
@@ -74,41 +77,52 @@ class _Effect:
         self.origin = origin or self
 
 
+def _runs(plan: Plan) -> Runs:
+    steps = enumerate(plan.steps)
+    return [(index, step) for index, step in steps if isinstance(step, Run)]
+
+
 def _first_runs(plan: Plan) -> Runs:
     """The first run of each layer and phase: the plan without its savings."""
     runs: dict[Key, tuple[int, Run]] = {}
-    for index, step in enumerate(plan.steps):
-        if isinstance(step, Run):
-            runs.setdefault((step.layer, step.phase), (index, step))
-    return tuple(runs.values())
+    for index, run in _runs(plan):
+        runs.setdefault((run.layer, run.phase), (index, run))
+    return [*runs.values()]
 
 
-def _effects(runs: Runs) -> tuple[dict[Key, _Effect], dict[Tensor, int]]:
-    """Run the route: number its values, and note who reads which.
+class _Route:
+    """What the runs of a route do, in their order, and where they begin and end."""
 
-    Also returned: the resident tensors that are read before the route writes them.
-    """
-    effects: dict[Key, _Effect] = {}
-    resident: dict[Tensor, int] = {}
-    content: dict[Tensor, int] = {}
-    number = _FIRST
-    for index, run in runs:
-        key = run.layer, run.phase
-        if key in effects:
-            _fault(index, run, "is in the route twice")
-        for tensor in run.reads:
-            if tensor not in content:
-                if tensor.scheduled or tensor.kind == "parameter_gradient":
-                    _fault(index, run, f"reads {tensor.name} before any run wrote it")
-                content[tensor] = resident[tensor] = _BEFORE
-        expected = [content[tensor] for tensor in run.reads]
-        values = []
-        for tensor in run.writes:
-            values.append(number)
-            content[tensor] = number
-            number += 1
-        effects[key] = _Effect(run, run.reads, expected, run.writes, values)
-    return effects, resident
+    def __init__(self, runs: Runs) -> None:
+        """Run the route: number its values, and note who reads which."""
+        self.effects: dict[Key, _Effect] = {}
+        self.before: dict[Tensor, int] = {}  # resident tensors read before written
+        self.after: dict[Tensor, int] = {}  # what every tensor holds in the end
+        content, number = self.after, _FIRST
+        for index, run in runs:
+            key = run.layer, run.phase
+            if key in self.effects:
+                _fault(index, run, "is there twice")
+            for tensor in run.reads:
+                if tensor not in content:
+                    if tensor.scheduled or tensor.kind == "parameter_gradient":
+                        _fault(index, run, f"reads {tensor.name}, which has no value")
+                    content[tensor] = self.before[tensor] = _BEFORE
+            expected = [content[tensor] for tensor in run.reads]
+            values = []
+            for tensor in run.writes:
+                values.append(number)
+                content[tensor] = number
+                number += 1
+            self.effects[key] = _Effect(run, run.reads, expected, run.writes, values)
+
+    def describe(self, value: int | None) -> str:
+        """What a value is: the run that computes it, and the route's name of it."""
+        for effect in self.effects.values():
+            if value in effect.values:
+                tensor = effect.writes[effect.values.index(value)]
+                return f"{tensor.name} of {_name(effect.run)}"
+        return "what it held before the iteration"
 
 
 def _check_training(runs: Runs) -> None:
@@ -146,6 +160,12 @@ def _check_training(runs: Runs) -> None:
             _fault(index, by_index[index], f"reads {tensor.name}, which is not updated")
 
 
+def _checked_route(runs: Runs) -> _Route:
+    route = _Route(runs)
+    _check_training(runs)
+    return route
+
+
 def _translated(origin: _Effect, run: Run, index: int) -> _Effect:
     """The effect of a run that is one of the route's with some tensors renamed.
 
@@ -163,9 +183,10 @@ def _translated(origin: _Effect, run: Run, index: int) -> _Effect:
     for theirs, ours in zip(origin.run.work, run.work, strict=True):
         _check_kernel(theirs, ours, run, index)
         for their, our in zip(theirs.reads, ours.reads, strict=True):
-            value = before[their] if their not in place else _NOTHING
-            if place.get(their) != here.get(our) or (
-                our not in here and expected.setdefault(our, value) != value
+            source = place.get(their)
+            value = before[their] if source is None else _NOTHING
+            if here.get(our) != source or (
+                source is None and expected.setdefault(our, value) != value
             ):
                 _fault(index, run, f"reads {our.name} where the route's reads another")
         for their, our in zip(theirs.outputs, ours.outputs, strict=True):
@@ -209,13 +230,15 @@ def _check_kernel(theirs: Work, ours: Work, run: Run, index: int) -> None:
 class _Device:
     """A device that holds the numbers of values: what runs a plan to judge it."""
 
-    def __init__(self, route: dict[Key, _Effect], resident: dict[Tensor, int]) -> None:
+    def __init__(self, route: _Route) -> None:
         self.route = route
-        self.effects = {effect.run: effect for effect in route.values()}
-        self.in_order = [e for e in route.values() if e.run.phase != "update"]
+        effects = route.effects.values()
+        self.effects = {effect.run: effect for effect in effects}
+        self.in_order = [e for e in effects if e.run.phase != "update"]
         self.position = 0  # in that order
         self.done: dict[_Effect, _Effect] = {}  # of the route -> of its first run here
-        self.content = resident  # and what has room, with the value it holds
+        # What has room, or is resident and has a value: the value that it holds.
+        self.content = dict(route.before)
         self.host: dict[Tensor, int] = {}
         self.copied: dict[Tensor, int] = {}  # on the host -> the step that copied it
         self.unread: dict[Tensor, int] = {}  # brought by a re-run or Prefetch -> which
@@ -248,7 +271,7 @@ class _Device:
     def run(self, index: int, run: Run) -> None:
         effect = self.effects.get(run)
         if effect is None:
-            origin = self.route.get((run.layer, run.phase))
+            origin = self.route.effects.get((run.layer, run.phase))
             if origin is None:
                 _fault(index, run, "is not in the route")
             effect = self.effects[run] = _translated(origin, run, index)
@@ -344,13 +367,16 @@ class _Device:
 
     def finish(self, plan: Plan) -> None:
         """The plan has ended: nothing may be missing, left over or in vain."""
-        steps = plan.steps
-        for origin in self.route.values():
+        steps, content = plan.steps, self.content
+        end = f"steps[{len(steps)}], the end"
+        for origin in self.route.effects.values():
             if origin not in self.done:
-                raise InvalidPlan(
-                    f"steps[{len(steps)}], the end: {_name(origin.run)} did not run"
-                )
-        left = {tensor for tensor in self.content if tensor.scheduled}
+                raise InvalidPlan(f"{end}: {_name(origin.run)} did not run")
+        for tensor, value in self.route.after.items():
+            if tensor.kind in _LASTING and content.get(tensor) != value:
+                held = self.route.describe(content.get(tensor))
+                raise InvalidPlan(f"{end}: {tensor.name} holds {held}")
+        left = {tensor for tensor in content if tensor.scheduled}
         for index, step in enumerate(steps):
             if left and isinstance(step, Alloc) and step.tensor in left:
                 _fault(index, step, "keeps its room to the end")
@@ -386,18 +412,10 @@ class _Device:
             _fault(
                 index,
                 effect.run,
-                f"{why} holds {self.describe(found)}{came}, "
-                f"not {self.describe(wanted)}",
+                f"{why} holds {self.route.describe(found)}{came}, "
+                f"not {self.route.describe(wanted)}",
             )
         raise AssertionError("every value is the one expected")
-
-    def describe(self, value: int) -> str:
-        """What a value is: the run that computes it, and the route's name of it."""
-        for effect in self.route.values():
-            if value in effect.values:
-                tensor = effect.writes[effect.values.index(value)]
-                return f"{tensor.name} of {_name(effect.run)}"
-        return "what it held before the iteration"
 
 
 def _check_scheduled(index: int, step: Step, tensor: Tensor) -> None:
@@ -488,13 +506,13 @@ def verify(
     snref.plans.InvalidPlan: steps[4], forward relu1: reads x, which has no room
     """
     if route is None:
-        runs = _first_runs(plan)
+        origin = _checked_route(_first_runs(plan))
     else:
-        steps = enumerate(route.steps)
-        runs = [(index, step) for index, step in steps if isinstance(step, Run)]
-    effects, resident = _effects(runs)
-    _check_training(runs)
-    _Device(effects, resident).follow(plan)
+        try:
+            origin = _checked_route(_runs(route))
+        except InvalidPlan as error:
+            raise InvalidPlan(f"the route's {error}") from None
+    _Device(origin).follow(plan)
     _check_addresses(plan, slab)
     if capacity is not None:
         _check_bytes(plan, memory(plan, workspace=True), capacity, "on the device")

@@ -178,7 +178,7 @@ def test_every_run_is_there_once_and_in_order() -> None:
     assert "forward other: comes before forward conv" in objection(
         held(other, *ROUTE.steps), route
     )
-    assert "is in the route twice" in objection(
+    assert "the route's steps[1], forward conv: is there twice" in objection(
         held(*ROUTE.steps), Plan((CONV, *ROUTE.steps))
     )
 
@@ -293,7 +293,7 @@ def test_a_gradient_reaches_its_parameter_once() -> None:
     for steps, fault in (
         ((fore, make), "backward conv: writes dw, which no update uses"),
         ((fore, make, backward("b", dw, x), step), "writes dw over one not yet used"),
-        ((fore, step, make), "reads dw before any run wrote it"),
+        ((fore, step, make), "reads dw, which has no value"),
         ((fore, make, step, update("d", w, dw)), "uses dw, which was used already"),
         ((fore,), "forward conv: reads w, which is not updated"),
         ((fore, make, forward("b", w)), "changes w: only an update may"),
@@ -301,6 +301,19 @@ def test_a_gradient_reaches_its_parameter_once() -> None:
         assert fault in objection(held(*steps))
     again = Run("d", "update", (Launch("decay", (w,), (), updates=True),))
     assert "updates w a second time" in objection(held(fore, make, step, again))
+
+
+def test_what_the_iteration_leaves_is_what_the_route_leaves() -> None:
+    fore, make, step = (
+        forward("conv", x, w),
+        backward("conv", dw, x),
+        update("c", w, dw),
+    )
+    unread = backward("first", dx, x)
+    verify(held(fore, make, unread, step), Plan((fore, make, unread, step)))
+    over = held(fore, make, step, backward("first", w, x))  # dx, written over w
+    found = objection(over, Plan((fore, make, unread, step)))
+    assert "the end: w holds dx of backward first" in found
 
 
 def scratch(nbytes: int, order: str = "taps") -> Algorithm:
@@ -416,11 +429,12 @@ def cached(route: Plan, share: float, costs: Costs | None = None) -> Plan:
     return schedule(route, options, costs)
 
 
+def scheduled(options: Options) -> Callable[[Plan, Costs], Plan]:
+    return lambda route, costs: schedule(route, options)
+
+
 WAYS: dict[str, Callable[[Plan, Costs], Plan]] = {
-    **{
-        name: lambda route, costs, options=options: schedule(route, options)
-        for name, options in OPTIONS.items()
-    },
+    **{name: scheduled(options) for name, options in OPTIONS.items()},
     "workspaces": lambda route, costs: schedule(route, OPTIONS["superneurons"], costs),
     "cache, least": lambda route, costs: cached(route, 0.0),
     "cache, half": lambda route, costs: cached(route, 0.5),
@@ -577,9 +591,9 @@ def added_reruns(plan: Plan) -> Mutants:
     """
     random = Random(0)
     known: dict[str, Run] = {}
-    for step in plan.runs():
-        if step.phase == "forward":
-            known.setdefault(step.layer, step)
+    for run in plan.runs():
+        if run.phase == "forward":
+            known.setdefault(run.layer, run)
     room: set[Tensor] = set()
     for index in range(len(plan.steps) + 1):
         runs = [run for run in known.values() if room.issuperset(run.working_set)]
