@@ -11,7 +11,7 @@ VGG = {  # convolutions before every pooling: columns D and E
 
 
 def digits(batch: int, input_size: int = 8) -> Net:
-    """A net for scikit-learn's digits of 1 x 8 x 8: AlexNet's kinds of layers, small."""
+    """A net for digits of 1 x 8 x 8, small, of the kinds of layers of AlexNet."""
     return _chain(
         "digits",
         (batch, 1, input_size, input_size),
