@@ -44,11 +44,13 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_net(parser: argparse.ArgumentParser) -> None:
+def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Which net, of which sizes."""
     from snref.nets import NAMES
 
-    parser.add_argument("net", metavar="NET", help=", ".join(NAMES))
+    parser.add_argument(
+        "net", metavar="NET", help=", ".join(NAMES), nargs="?" if optional else None
+    )
     parser.add_argument(
         "--batch", type=at_least_one, default=32, metavar="N", help="default: 32"
     )

@@ -202,7 +202,7 @@ def _beside(
         (
             claim.plan,
             claim.what,
-            claim.number,
+            str(claim.number),
             _ours(claim, plans),
             "all digits agree" if claim.explained else "not explained, not fitted",
         )

@@ -15,7 +15,7 @@ EXAMPLE = "snref export alexnet --batch 200 --out graph.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    shared.add_net(parser)
+    shared.add_net(parser, optional=True)
     shared.add_machine(parser)
     parser.add_argument(
         "--out", metavar="FILE", default="-", help="default: -, standard output"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         action="store_true",
-        help="write the JSON Schemas of graphs and plans instead",
+        help="instead of a net, the JSON Schemas of graphs and plans",
     )
 
 
@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
         document: schemas.Schema
         if arguments.schema:
             document = {"graph": schemas.GRAPH, "plan": schemas.PLAN}
+        elif arguments.net is None:
+            raise ValueError("export needs a NET, or --schema")
         else:
             document = _graph(arguments)
         write(arguments.out, json.dumps(document, indent=1) + "\n")

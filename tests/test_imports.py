@@ -1,0 +1,158 @@
+"""Who may import whom: planning stays free of devices, devices of planning."""
+
+import ast
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snref
+
+PACKAGE = Path(snref.__file__).parent
+CORE = {"tensor", "layer", "plans"}
+SCHEDULER = CORE | {"costs", "pool", "scheduler", "verification"}
+PLANNING = SCHEDULER | {"device.virtual", "files", "ladder", "net", "units"}
+
+# A part of snref -> the parts it may import, and what from outside the standard
+# library. A part is a module or a package; the longest name that fits counts.
+ALLOWED = {
+    "": {"layers", "nets", "net", "planning", "plans", "scheduler", "verification"},
+    "tensor": set(),
+    "layer": {"tensor"},
+    "plans": {"tensor", "layer"},
+    "files": set(),
+    "units": set(),
+    "pool": set(),
+    "costs": {"layer", "plans", "files"},
+    "verification": CORE,
+    "net": CORE | {"layers.fork"},
+    "layers": {"layers", "tensor", "layer"},
+    "nets": {"nets", "net", "layers", "layer", "tensor"},
+    "scheduler": SCHEDULER,
+    "device": CORE | {"device", "kernels", "simt", "numba", "numpy"},
+    "device.virtual": CORE | {"costs"},
+    "ladder": SCHEDULER | {"device.virtual"},
+    "schemas": CORE | {"", "costs", "device.virtual", "net"},
+    "planning": PLANNING | {"", "schemas"},
+    "kernels": {"kernels", "numba", "numpy"},
+    "simt": {"simt", "numba", "llvmlite", "numpy"},
+    "execution": CORE | {"device", "numpy"},
+    "data": {"data", "files", "numpy"},
+    "checkpoint": {"files", "numpy"},
+    "policies": SCHEDULER | {"policies", "scipy"},
+    "views": SCHEDULER | {"views", "net", "planning", "files", "matplotlib"},
+    "importers": {"importers", "net", "layers", "tensor", "onnx", "torch"},
+}
+EVERYTHING = {"commands", "__main__", "training"}
+
+
+def modules():
+    """Every module of snref by its name under it, with its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def part_of(name, parts):
+    """The longest of the parts that a module's name begins with."""
+    return max(
+        (p for p in parts if p == name or name.startswith(f"{p}.")),
+        key=len,
+        default=None,
+    )
+
+
+def imports(name, path):
+    """What a module imports, at the top or in functions, by full names."""
+    known = {f"snref.{other}" for other, _ in modules()}
+    package = ["snref", *name.split(".")][: None if path.stem == "__init__" else -1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, level=level, names=names):
+                base = package[: len(package) - level + 1] if level else []
+                module = ".".join([*base, *([module] if module else [])])
+                for alias in names:
+                    below = f"{module}.{alias.name}"
+                    yield below if below in known else module
+
+
+@pytest.mark.parametrize(("name", "path"), tuple(modules()))
+def test_a_module_imports_only_what_the_table_allows(name, path):
+    if part_of(name, EVERYTHING):
+        return
+    part = part_of(name, ALLOWED) if name else ""
+    assert part is not None, f"snref.{name} needs a row in the table"
+    for found in imports(name, path):
+        top, _, below = found.partition(".")
+        if top == "snref":
+            inner = part_of(below, ALLOWED.keys() | EVERYTHING) if below else ""
+            allowed = inner in ALLOWED[part] or below in ALLOWED[part]
+        else:
+            allowed = top in sys.stdlib_module_names or top in ALLOWED[part]
+        assert allowed, f"snref.{name} imports {found}"
+
+
+def in_a_new_process(script):
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+HEAVY = {"numba", "numpy", "matplotlib", "scipy", "torch", "llvmlite"}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "import snref; dir(snref)",
+        "import snref; snref.plan(snref.nets.alexnet(batch=2)).summary()",
+        "import snref; snref.plan(snref.nets.lenet(batch=2), memory='6MB').to_json()",
+        "from snref.__main__ import main; main(['compare', 'lenet'])",
+        "from snref.__main__ import main; main(['nets'])",
+        "from snref.__main__ import main; main(['export', 'lenet'])",
+    ],
+)
+def test_planning_needs_neither_numba_nor_numpy(work):
+    out = in_a_new_process(f"{work}\nimport sys; print('\\n', *sys.modules)")
+    loaded = set(out.splitlines()[-1].split())
+    assert "snref" in loaded
+    assert not HEAVY & loaded
+
+
+def test_importing_snref_imports_nothing_of_it():
+    out = in_a_new_process("import snref, sys; print(*sys.modules)")
+    assert [name for name in out.split() if name.startswith("snref")] == ["snref"]
+
+
+def test_every_public_name_is_there_and_no_function_has_a_modules_name():
+    for name in snref.__all__:
+        value = getattr(snref, name)
+        assert value is not None
+        if not isinstance(value, type(snref)):
+            assert not (PACKAGE / name).exists(), name
+            assert not (PACKAGE / f"{name}.py").exists(), name
+    assert set(snref.__all__) <= set(dir(snref))
+    with pytest.raises(AttributeError, match="no attribute 'fly'"):
+        _ = snref.fly
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_modules_may_be_imported_in_any_order(seed):
+    names = [name for name, _ in modules() if "__main__" not in name]
+    random.Random(seed).shuffle(names)
+    lines = [f"import snref.{name}".rstrip(".") for name in names]
+    example = "print(snref.plan(snref.nets.lenet(batch=2), preset='cache').summary())"
+    assert "lenet" in in_a_new_process("\n".join([*lines, "import snref", example]))
