@@ -54,7 +54,7 @@ def forward(y, x, mean, variance, gamma, beta, epsilon):
 
     y may lie on x.
     """
-    N, C, pixels = x.shape
+    N, _, pixels = x.shape
     c = cuda.blockIdx.y
     scale = gamma[c] / math.sqrt(variance[c] + epsilon)
     center = mean[c]
@@ -100,7 +100,7 @@ def backward(dx, x, dy, mean, variance, gamma, dgamma, dbeta, epsilon):
 
     for every n, c, i, with z = (x - mean) / sqrt(variance + epsilon). dx may lie on dy.
     """
-    N, C, pixels = x.shape
+    N, _, pixels = x.shape
     c = cuda.blockIdx.y
     m = float32(N * pixels)
     inverse = float32(1) / math.sqrt(variance[c] + epsilon)
@@ -110,7 +110,8 @@ def backward(dx, x, dy, mean, variance, gamma, dgamma, dbeta, epsilon):
     slope = dgamma[c] * inverse / m
     for n in range(cuda.blockIdx.z, N, cuda.gridDim.z):
         for i in range(cuda.grid(1), pixels, cuda.gridsize(1)):
-            dx[n, c, i] = scale * (dy[n, c, i] - average - (x[n, c, i] - center) * slope)
+            z = x[n, c, i] - center
+            dx[n, c, i] = scale * (dy[n, c, i] - average - z * slope)
 
 
 @cuda.jit

@@ -1,7 +1,7 @@
 """Joins and forks: copies, sums and concatenation along the channels.
 
-`copy` and `accumulate` are a fork's forward and backward as well: y is handed to several
-readers, and their gradients are summed one after another, always in the same order.
+`copy`, `add` and `accumulate` serve forks as well: what several readers send back is
+summed one after another, always in the same order.
 """
 
 from numba import cuda

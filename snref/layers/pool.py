@@ -10,7 +10,6 @@ from snref.layers.shapes import (
     image,
     pair,
     positions,
-    rows,
     sides,
 )
 from snref.tensor import Shape, Tensor
@@ -52,7 +51,8 @@ class MaxPool(Layer):
                 (y,),
                 (x,),
                 window(self.kernel, self.stride, self.padding),
-                grid=places(y),
+                grid=planes(x),
+                block=strip(x),
                 flops=taps(self.kernel) * (y.nbytes // 4),
                 moved=x.nbytes + y.nbytes,
             ),
@@ -133,7 +133,8 @@ class AveragePool(Layer):
                 (y,),
                 (x,),
                 (*scalars, int(self.count_padding)),
-                grid=places(y),
+                grid=planes(x),
+                block=strip(x),
                 flops=flops,
                 moved=moved,
             ),
@@ -211,17 +212,11 @@ def taps(kernel: Pair) -> int:
     return r * s
 
 
-def places(y: Tensor) -> tuple[int, ...]:
-    """Grid of a forward: a thread for a place of an image, a row of blocks an image."""
-    n, c, p, q = y.shape
-    return (*grid_of(c * p * q), rows(n))
-
-
 def planes(x: Tensor) -> tuple[int, ...]:
-    """Grid of a backward: a block for a channel of an image."""
+    """Grid of pooling: a block for a channel of an image."""
     return (min(x.shape[0] * x.shape[1], MOST_PLANES),)
 
 
 def strip(x: Tensor) -> tuple[int, ...]:
-    """Block of a backward: one row of threads, which divide the image's columns."""
+    """Block of pooling: one row of threads, which divide the image's columns."""
     return (32,) if x.shape[3] <= 32 else (64,)
