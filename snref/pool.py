@@ -83,6 +83,22 @@ class Pool:
                 return hole
         return None
 
+    def take(self, offset: int, nbytes: int) -> bool:
+        """Allocate at this offset; False, and nothing is, if not all of it is a hole."""
+        size = max(1, -(-nbytes // self.block)) * self.block
+        hole = bisect(self._starts, offset) - 1
+        start = self._starts[hole] if hole >= 0 else offset + 1
+        end = start + self._sizes[hole] if hole >= 0 else offset
+        if not start <= offset or offset + size > end:
+            return False
+        pieces = [(start, offset - start), (offset + size, end - offset - size)]
+        self._starts[hole : hole + 1] = [at for at, rest in pieces if rest]
+        self._sizes[hole : hole + 1] = [rest for _, rest in pieces if rest]
+        self._allocated[offset] = size
+        self.in_use += size
+        self.extent = max(self.extent, offset + size)
+        return True
+
     def free(self, offset: int) -> None:
         """Return an allocation to the holes, merged with those beside it.
 

@@ -10,7 +10,7 @@ what it did is written down: Alloc with an address, Offload, Free, Prefetch.
 
 It is the paper's Algorithm 2, played against addresses: allocate; while that fails,
 evict. Before a layer runs its tensors are locked; whatever is not locked may leave,
-gradients too. If everything unlocked has left and the holes are still too small, the
+gradients too. What was to leave but does not border the hole that was made stays. If everything unlocked has left and the holes are still too small, the
 layer's own tensors leave and come back side by side: so a plan exists for every slab
 that holds the largest working set.
 
@@ -57,7 +57,7 @@ from snref.plans import (
     lower_bound,
     memory,
 )
-from snref.pool import Pool
+from snref.pool import Fit, Pool
 from snref.scheduler.liveness import deaths, free_dead
 from snref.tensor import ALIGNMENT, Tensor, aligned
 
@@ -96,14 +96,14 @@ def tensor_cache(
 
 def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
     """Run the plan against a cache; write down what it does."""
-    cache = _Cache(slab)
+    cache = _Cache(slab, _fleeting(plan))
     for run, dying in zip(plan.steps, deaths(plan), strict=True):
         assert isinstance(run, Run), "the cache comes before all transfers"
         cache.lock(run)
         if choose is not None and run.choices:
             run = choose(run, cache.pool.largest_hole)
         scratch = run.workspaces
-        cache.allocate(scratch)
+        cache.scratch(scratch)
         cache.steps.append(run)
         for tensor in (*scratch, *dying):
             cache.free(tensor)
@@ -114,8 +114,9 @@ def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
 class _Cache:
     """The tensors on the device, least recently used first, and where they lie."""
 
-    def __init__(self, slab: int) -> None:
+    def __init__(self, slab: int, fleeting: set[Tensor]) -> None:
         self.pool = Pool(slab, block=ALIGNMENT)
+        self.fleeting = fleeting
         self.offsets: OrderedDict[Tensor, int] = OrderedDict()
         # A value is named for the run that computes it: a re-run computes it again.
         self.values: dict[Tensor, tuple[str, Phase]] = {}
@@ -131,35 +132,68 @@ class _Cache:
                 self.offsets.move_to_end(tensor)
             else:
                 waiting.append(tensor)
-        while not self.allocate(waiting):
+        leaving: dict[Tensor, int] = {}
+        while (offsets := self.find_room(waiting)) is None:
             victim = next((t for t in self.offsets if t not in locked), None)
             if victim is None:  # the last resort: the smallest of the run's own
                 victim = min(self.offsets, key=lambda tensor: tensor.room)
                 waiting.append(victim)
-            self.evict(victim)
+            leaving[victim] = self.offsets.pop(victim)
+            self.pool.free(leaving[victim])
+        for victim, offset in reversed(leaving.items()):
+            if victim not in locked and self.pool.take(offset, victim.room):
+                self.offsets[victim] = offset  # it was not in the way after all
+                self.offsets.move_to_end(victim, last=False)
+            else:
+                self.copy_out(victim)
+                self.steps.append(Free(victim))
+        self.offsets |= offsets
+        self.steps += (Alloc(tensor, offset) for tensor, offset in offsets.items())
         self.steps += (Prefetch(t) for t in waiting if t in run.reads)
 
-    def allocate(self, tensors: Sequence[Tensor]) -> bool:
-        """Give all of these room, the largest first; or none, if one finds no hole."""
-        placed: dict[Tensor, int] = {}
-        for tensor in sorted(tensors, key=lambda tensor: -tensor.room):
-            offset = self.pool.allocate(tensor.room)
-            if offset is None:
-                for taken in placed.values():
-                    self.pool.free(taken)
-                return False
-            placed[tensor] = offset
-        self.offsets |= placed
-        self.steps += (Alloc(tensor, offset) for tensor, offset in placed.items())
-        return True
+    def find_room(self, tensors: Sequence[Tensor]) -> dict[Tensor, int] | None:
+        """An offset for each of these, the largest first; None if one has no hole.
 
-    def evict(self, tensor: Tensor) -> None:
-        """Free a tensor that will be read again: see that the host has it."""
+        Those that live long lie low and the fleeting ones high: fewer holes between.
+        """
+        offsets: dict[Tensor, int] = {}
+        for tensor in sorted(tensors, key=lambda tensor: -tensor.room):
+            fit: Fit = "last" if tensor in self.fleeting else "first"
+            offset = self.pool.allocate(tensor.room, fit)
+            if offset is None:
+                for taken in offsets.values():
+                    self.pool.free(taken)
+                return None
+            offsets[tensor] = offset
+        return offsets
+
+    def copy_out(self, tensor: Tensor) -> None:
+        """See that the host has the value of a tensor that will be read again."""
         if self.on_host.get(tensor) != self.values[tensor]:
             self.on_host[tensor] = self.values[tensor]
             self.steps.append(Offload(tensor))
-        self.free(tensor)
+
+    def scratch(self, tensors: Sequence[Tensor]) -> None:
+        """Give workspaces a hole; they were chosen to fit one."""
+        for tensor in tensors:
+            offset = self.pool.allocate(tensor.room)
+            assert offset is not None
+            self.offsets[tensor] = offset
+            self.steps.append(Alloc(tensor, offset))
 
     def free(self, tensor: Tensor) -> None:
         self.pool.free(self.offsets.pop(tensor))
         self.steps.append(Free(tensor))
+
+
+def _fleeting(plan: Plan) -> set[Tensor]:
+    """The half of the tensors that are in use for the fewest steps."""
+    first: dict[Tensor, int] = {}
+    last: dict[Tensor, int] = {}
+    for place, run in enumerate(plan.runs()):
+        for tensor in run.working_set:
+            first.setdefault(tensor, place)
+            last[tensor] = place
+    spans = {tensor: last[tensor] - begin for tensor, begin in first.items()}
+    median = sorted(spans.values())[len(spans) // 2]
+    return {tensor for tensor, span in spans.items() if span <= median}
