@@ -8,6 +8,7 @@ from snref.layers.shapes import one, rows
 from snref.tensor import Shape, Tensor
 
 BLOCK = (32, 8)  # pixels by images, of the channel that a block sums
+STRIP = 64  # threads of its other kernels, along the pixels of a channel
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class BatchNorm(Layer):
                 view="channels",
                 may_overwrite=((y, x, "activations"),),
                 grid=planes(x),
+                block=(STRIP,),
                 flops=4 * size,
                 moved=2 * x.nbytes,
             ),
@@ -115,6 +117,7 @@ class BatchNorm(Layer):
                 view="channels",
                 may_overwrite=((dx, dy, "activations"),),
                 grid=planes(x),
+                block=(STRIP,),
                 flops=8 * size,
                 moved=3 * x.nbytes,
             ),
@@ -136,6 +139,6 @@ class BatchNorm(Layer):
 
 
 def planes(x: Tensor) -> tuple[int, ...]:
-    """Grid of a kernel with a row of blocks for every channel of every image."""
+    """Grid of a kernel with rows of blocks for every channel of four images."""
     n, channels, *image = x.shape
-    return (*grid_of(prod(image)), channels, rows(n))
+    return (*grid_of(prod(image), STRIP), channels, rows((n + 3) // 4))
