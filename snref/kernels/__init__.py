@@ -1,1 +1,18 @@
 """The `@cuda.jit` kernels, a file a layer: the only place of their mathematics."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def find(name: str) -> Callable[..., Any]:
+    """The kernel that a launch names: "conv.tiled.forward" is snref.kernels.conv.tiled's.
+
+    Raises LookupError if there is none.
+    """
+    module, _, function = name.rpartition(".")
+    try:
+        kernel = getattr(import_module(f"snref.kernels.{module}"), function)
+    except (ImportError, AttributeError):
+        raise LookupError(f"snref.kernels has no kernel {name!r}") from None
+    return kernel  # type: ignore[no-any-return]
