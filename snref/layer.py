@@ -196,6 +196,10 @@ class Layer:
         """The kernels that compute node.dxs and the parameter gradients."""
         raise NotImplementedError
 
+    def inference(self, node: Node) -> tuple[Work, ...]:
+        """The kernels that compute node.ys when the net is evaluated, not trained."""
+        return self.forward(node)
+
     def update(self, node: Node) -> tuple[Work, ...]:
         """The kernels at the end of an iteration: a step for every parameter."""
         return tuple(

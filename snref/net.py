@@ -86,6 +86,9 @@ class Net:
             raise ValueError(f"two layers are called {name!r}")
         if not inputs:
             raise ValueError(f"layer {name!r} has no input")
+        for value in inputs:
+            if value.name not in self._names:
+                raise ValueError(f"layer {name!r}: {value.name!r} is not of this net")
         try:
             shape = layer.output_shape(*(value.shape for value in inputs))
         except ValueError as error:
@@ -108,8 +111,21 @@ class Net:
             declarations=declarations or self.declarations,
             fork=fork or self.fork,
             branch_order=branch_order or self.branch_order,
+            _entries=list(self._entries),
+            _names=set(self._names),
             _nodes=None,
         )
+
+    def with_batch(self, batch: int) -> "Net":
+        """The same net for batches of another size."""
+        net = replace(self, _entries=[], _names=set(), _input=None, _nodes=None)
+        assert self._input is not None
+        first = self._input
+        values = {first.name: net.input((batch, *self.input_shape[1:]), first.name)}
+        for entry in self._entries:
+            inputs = (values[value.name] for value in entry.inputs)
+            values[entry.name] = net.add(entry.name, entry.layer, *inputs)
+        return net
 
     @property
     def forks(self) -> ForkMode:
@@ -172,6 +188,12 @@ def route(net: Net) -> Plan:
         if (work := node.layer.update(node))
     ]
     return Plan((*forward, *backward, *update), ("route",))
+
+
+def inference(net: Net) -> Plan:
+    """Forward of every layer, as it is when the net is evaluated."""
+    runs = (Run(n.name, "forward", n.layer.inference(n)) for n in net.nodes)
+    return Plan(tuple(runs), ("inference",))
 
 
 def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:

@@ -58,10 +58,8 @@ class BatchNorm(Layer):
         }
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        parameters, saved = node.parameters, node.saved
+        x, saved = node.x, node.saved
         mean, variance = saved["mean"], saved["variance"]
-        size = x.nbytes // 4
         return (
             Launch(
                 "batchnorm.statistics",
@@ -70,21 +68,32 @@ class BatchNorm(Layer):
                 view="channels",
                 grid=(x.shape[1],),
                 block=BLOCK,
-                flops=4 * size,
+                flops=4 * (x.nbytes // 4),
                 moved=x.nbytes,
             ),
-            Launch(
-                "batchnorm.forward",
-                (y,),
-                (x, mean, variance, parameters["gamma"], parameters["beta"]),
-                (self.epsilon,),
-                view="channels",
-                may_overwrite=((y, x, "activations"),),
-                grid=planes(x),
-                block=(STRIP,),
-                flops=4 * size,
-                moved=2 * x.nbytes,
-            ),
+            self._normalize(node, mean, variance),
+        )
+
+    def inference(self, node: Node) -> tuple[Work, ...]:
+        saved = node.saved
+        return (
+            self._normalize(node, saved["running_mean"], saved["running_variance"]),
+        )
+
+    def _normalize(self, node: Node, mean: Tensor, variance: Tensor) -> Launch:
+        """y from x, by these statistics."""
+        x, y, parameters = node.x, node.y, node.parameters
+        return Launch(
+            "batchnorm.forward",
+            (y,),
+            (x, mean, variance, parameters["gamma"], parameters["beta"]),
+            (self.epsilon,),
+            view="channels",
+            may_overwrite=((y, x, "activations"),),
+            grid=planes(x),
+            block=(STRIP,),
+            flops=4 * (x.nbytes // 4),
+            moved=2 * x.nbytes,
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
