@@ -103,13 +103,14 @@ class _Route:
             key = run.layer, run.phase
             if key in self.effects:
                 _fault(index, run, "is there twice")
+            expected, values = [], []
             for tensor in run.reads:
-                if tensor not in content:
+                value = content.get(tensor)
+                if value is None:
                     if tensor.scheduled or tensor.kind == "parameter_gradient":
                         _fault(index, run, f"reads {tensor.name}, which has no value")
-                    content[tensor] = self.before[tensor] = _BEFORE
-            expected = [content[tensor] for tensor in run.reads]
-            values = []
+                    value = content[tensor] = self.before[tensor] = _BEFORE
+                expected.append(value)
             for tensor in run.writes:
                 values.append(number)
                 content[tensor] = number
@@ -133,6 +134,8 @@ def _check_training(runs: Runs) -> None:
     for index, run in runs:
         updates = run.phase == "update"
         for tensor in run.reads:
+            if tensor.scheduled:
+                continue
             if tensor.kind == "parameter" and not updates:
                 used[tensor] = index
                 if tensor in updated:
@@ -142,6 +145,8 @@ def _check_training(runs: Runs) -> None:
                     _fault(index, run, f"uses {tensor.name}, which was used already")
                 del waiting[tensor]
         for tensor in run.writes:
+            if tensor.scheduled:
+                continue
             if tensor.kind == "parameter":
                 if not updates:
                     _fault(index, run, f"changes {tensor.name}: only an update may")
