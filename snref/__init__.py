@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from snref import layers, nets
     from snref.net import Net, route
-    from snref.planning import PlannedNet, plan
+    from snref.planning import plan
     from snref.plans import InvalidPlan, OutOfMemory, Plan
+    from snref.reports import PlannedNet
     from snref.scheduler import PRESETS, Options, schedule
     from snref.verification import verify
 
@@ -23,7 +24,7 @@ _MODULES = {
     "OutOfMemory": "plans",
     "PRESETS": "scheduler",
     "Plan": "plans",
-    "PlannedNet": "planning",
+    "PlannedNet": "reports",
     "layers": "layers",
     "nets": "nets",
     "plan": "planning",

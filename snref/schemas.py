@@ -30,6 +30,7 @@ ways to compute its convolutions. A planner reads it and writes a plan:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 import snref
@@ -261,14 +262,13 @@ def _names(tensors: Sequence[Tensor]) -> list[str]:
 def plan_to_json(plan: Plan, route: Plan) -> dict[str, Any]:
     """A plan for this route; ``plan_from_json`` reads it."""
     runs = {(run.layer, run.phase): run for run in route.runs()}
-    names: dict[Tensor, str] = {}
-    workspaces: list[dict[str, Any]] = []
+    taken = {t.name for run in runs.values() for t in (*run.reads, *run.writes)}
+    names: dict[Tensor, str] = {}  # of workspaces: often several have one name
     for step in plan.steps:
         if isinstance(step, Alloc):
             tensor = step.tensor
             if tensor.kind == "workspace" and tensor not in names:
-                names[tensor] = f"{tensor.name}.{len(workspaces)}"
-                workspaces.append({"name": names[tensor], "bytes": tensor.nbytes})
+                names[tensor] = _unused(tensor.name, taken)
 
     def step_to_json(step: Step) -> dict[str, Any]:
         match step:
@@ -287,9 +287,19 @@ def plan_to_json(plan: Plan, route: Plan) -> dict[str, Any]:
 
     return {
         "schema": "snref.plan/1",
-        "workspaces": workspaces,
+        "workspaces": [
+            {"name": name, "bytes": tensor.nbytes} for tensor, name in names.items()
+        ],
         "steps": [step_to_json(step) for step in plan.steps],
     }
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or with a number if it is taken; takes it."""
+    numbers = (f"{name}.{number}" for number in count(2))
+    new = next(each for each in chain((name,), numbers) if each not in taken)
+    taken.add(new)
+    return new
 
 
 def _step_to_json(run: Run, origin: Run, names: Mapping[Tensor, str]) -> dict[str, Any]:

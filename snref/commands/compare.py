@@ -11,8 +11,9 @@ from snref.commands.tables import Table, put
 from snref.costs import Costs
 from snref.ladder import Overrides
 from snref.net import Net
-from snref.planning import COUNTS, PlannedNet, plan
+from snref.planning import plan
 from snref.plans import OutOfMemory, extent
+from snref.reports import COUNTS, PlannedNet
 from snref.scheduler import PRESETS, no_garbage_collection
 from snref.scheduler.placement import place
 from snref.units import mebibytes

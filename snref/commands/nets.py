@@ -6,7 +6,7 @@ import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.nets import NAMES, find
-from snref.planning import COUNTS, resident
+from snref.reports import COUNTS, resident
 from snref.scheduler import no_garbage_collection
 
 EXAMPLE = "snref nets --batch 1"

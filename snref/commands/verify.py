@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
     import snref
-    from snref.planning import COUNTS
+    from snref.reports import COUNTS
 
     return {
         "schema": "snref.verdict/1",
