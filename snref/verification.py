@@ -127,7 +127,12 @@ class _Route:
 
 
 def _check_training(runs: Runs) -> None:
-    """Gradients reach their parameters, once, and parameters are updated, once."""
+    """Gradients reach their parameters, once, and parameters are updated, once.
+
+    A route of forward runs only evaluates a net; it has neither.
+    """
+    if all(run.phase == "forward" for _, run in runs):
+        return
     waiting: dict[Tensor, int] = {}  # gradients that no update has used, written where
     used: dict[Tensor, int] = {}  # parameters, read where
     updated: set[Tensor] = set()
@@ -335,12 +340,16 @@ class _Device:
                     _fault(index, effect.run, f"needs a workspace of {needed} bytes")
             elif workspace not in self.content:
                 _fault(index, effect.run, f"uses {workspace.name}, which has no room")
+            elif workspace in effect.reads or workspace in effect.writes:
+                _fault(index, effect.run, f"scribbles on {workspace.name}")
             elif workspace.nbytes < needed:
                 _fault(
                     index,
                     effect.run,
                     f"needs {needed} bytes, {workspace.name} has {workspace.nbytes}",
                 )
+            else:
+                self.content[workspace] = _NOTHING
 
     def offload(self, index: int, step: Step, tensor: Tensor) -> None:
         """Copy a value out. A second copy of the same value serves nobody."""
