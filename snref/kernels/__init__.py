@@ -6,7 +6,7 @@ from typing import Any
 
 
 def find(name: str) -> Callable[..., Any]:
-    """The kernel that a launch names: "conv.tiled.forward" is snref.kernels.conv.tiled's.
+    """The kernel that a launch names: "relu.forward" is in snref.kernels.relu.
 
     Raises LookupError if there is none.
     """

@@ -3,7 +3,12 @@
 y[n,k,i] = y[n,k,i] + b[k];  db[k] = sum_ni dy[n,k,i]
 """
 
+from math import prod
+
 from snref.layer import Launch, Node, grid_of
+from snref.layers.shapes import rows
+
+BLOCK = 128
 
 
 def add_bias(node: Node) -> tuple[Launch, ...]:
@@ -12,14 +17,18 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
     if b is None:
         return ()
     size = y.nbytes // 4
+    matrix = len(y.shape) == 2
+    n, k, *pixels = y.shape
+    down, across = (n, k) if matrix else (n * k, prod(pixels))
     return (
         Launch(
-            "bias.forward",
+            "bias.forward_rows" if matrix else "bias.forward",
             (y,),
             (b,),
-            view="channels",
+            view="rows" if matrix else "channels",
             updates=True,
-            grid=grid_of(size),
+            grid=(*grid_of(across, BLOCK), rows(down)),
+            block=(BLOCK,),
             flops=size,
             moved=2 * y.nbytes + b.nbytes,
         ),
@@ -27,17 +36,20 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
 
 
 def bias_gradient(node: Node) -> tuple[Launch, ...]:
-    """The gradient of the layer's bias, if it has one: a block a channel."""
+    """The gradient of the layer's bias, if it has one."""
     db, dy = node.parameter_gradients.get("b"), node.dy
     if db is None:
         return ()
+    matrix = len(dy.shape) == 2
+    channels = db.shape[0]
     return (
         Launch(
-            "bias.backward",
+            "bias.backward_rows" if matrix else "bias.backward",
             (db,),
             (dy,),
-            view="channels",
-            grid=(db.shape[0],),
+            view="rows" if matrix else "channels",
+            grid=grid_of(channels, BLOCK) if matrix else (channels,),
+            block=(BLOCK,),
             flops=dy.nbytes // 4,
             moved=dy.nbytes + db.nbytes,
         ),

@@ -1,22 +1,11 @@
-"""Convolution, and the algorithms that can compute it."""
+"""Convolution. The algorithms that can compute it are in conv_algorithms.py."""
 
 from dataclasses import dataclass
-from functools import cache
-from math import prod
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
-from snref.layer import (
-    Algorithm,
-    Choice,
-    Launch,
-    Layer,
-    Node,
-    Part,
-    Scalar,
-    Work,
-    grid_of,
-)
+from snref.layer import Choice, Layer, Node, Part, Work
 from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.conv_algorithms import Window, algorithms
 from snref.layers.shapes import (
     Padding,
     Pair,
@@ -24,15 +13,9 @@ from snref.layers.shapes import (
     image,
     pair,
     positions,
-    rows,
     sides,
 )
 from snref.tensor import Shape, Tensor
-
-# The scalars of a launch: strides down and across, padding of top and left, groups.
-Window: TypeAlias = tuple[int, int, int, int, int]
-
-TILE = 16  # a block of 16 x 16 threads computes as many outputs
 
 
 @dataclass(frozen=True)
@@ -112,75 +95,3 @@ def choice(part: Part, output: Tensor, a: Tensor, b: Tensor, window: Window) -> 
     """
     menu = algorithms(part, output.shape, a.shape, b.shape, window)
     return Choice(part, output, (a, b), menu, menu[0])
-
-
-@cache
-def algorithms(
-    part: Part, output: Shape, a: Shape, b: Shape, window: Window
-) -> tuple[Algorithm, ...]:
-    """The ways to compute a part of a convolution; the first needs no workspace."""
-    x, w, y = {
-        "forward": (a, b, output),
-        "data": (output, b, a),
-        "filter": (a, output, b),
-    }[part]
-    flops = 2 * prod(y) * prod(w[1:])
-    moved = 4 * (prod(x) + prod(w) + prod(y))
-    return (
-        _single(f"conv.tiled.{part}", window, tiles(part, output), flops, moved),
-        _single(f"conv.direct.{part}", window, threads(part, output), flops, moved),
-    )
-
-
-def _single(
-    kernel: str,
-    scalars: tuple[Scalar, ...],
-    geometry: tuple[tuple[int, ...], tuple[int, ...]],
-    flops: int,
-    moved: int,
-) -> Algorithm:
-    """An algorithm that is one kernel and sums tap by tap, without workspace."""
-    grid, block = geometry
-
-    def launches(
-        output: Tensor, a: Tensor, b: Tensor, workspace: Tensor | None
-    ) -> tuple[Launch, ...]:
-        return (
-            Launch(
-                kernel,
-                (output,),
-                (a, b),
-                scalars,
-                grid=grid,
-                block=block,
-                flops=flops,
-                moved=moved,
-            ),
-        )
-
-    return Algorithm(kernel.split(".")[1], "taps", 0, flops, moved, launches)
-
-
-def threads(part: Part, output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Grid and block of a kernel with a thread for every output.
-
-    A row of blocks has the pixels of a channel, or the weights of a filter.
-    """
-    first, second, *rest = output
-    if part == "filter":
-        return (*grid_of(second * prod(rest)), rows(first)), (256,)
-    return (*grid_of(prod(rest)), rows(first * second)), (256,)
-
-
-def tiles(part: Part, output: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Grid and block of a kernel with a block for every tile of outputs.
-
-    forward, data: a channel's pixels by all channels, for every image; filter: a
-    filter's weights by all filters.
-    """
-    if part == "filter":
-        height, width, planes = output[0], prod(output[1:]), 1
-    else:
-        height, width, planes = output[1], prod(output[2:]), output[0]
-    across, down = (width + TILE - 1) // TILE, (height + TILE - 1) // TILE
-    return (across, down, planes), (TILE, TILE)

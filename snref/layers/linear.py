@@ -9,7 +9,9 @@ from snref.layers.bias import add_bias, bias_gradient
 from snref.layers.shapes import one
 from snref.tensor import Shape
 
-TILE = 16  # a block of 16 x 16 threads computes as many products
+SIDE = 16  # a block is 16 x 16 threads; what it computes is in its kernel's name
+LARGE = (64, 64)
+SMALL = (16, 256)  # for batches so small that a larger tile would be mostly empty
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,14 @@ class Linear(Layer):
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, w = node.x, node.y, node.parameters["w"]
         outputs, inputs = w.shape
+        tile = tile_for(x.shape[0])
         product = Launch(
-            "linear.forward",
+            f"linear.forward_{tile[0]}x{tile[1]}",
             (y,),
             (x, w),
             view="rows",
-            grid=tiles(x.shape[0], outputs),
-            block=(TILE, TILE),
+            grid=tiles(x.shape[0], outputs, tile),
+            block=(SIDE, SIDE),
             flops=2 * x.shape[0] * outputs * inputs,
             moved=x.nbytes + w.nbytes + y.nbytes,
         )
@@ -65,31 +68,41 @@ class Linear(Layer):
         flops = 2 * x.shape[0] * outputs * inputs
         moved = x.nbytes + w.nbytes + dy.nbytes
         filter_gradient = Launch(
-            "linear.filter",
+            "linear.filter_64x64",
             (dw,),
             (x, dy),
             view="rows",
-            grid=tiles(outputs, inputs),
-            block=(TILE, TILE),
+            grid=tiles(outputs, inputs, LARGE),
+            block=(SIDE, SIDE),
             flops=flops,
             moved=moved,
         )
         if dx is None:
             return (filter_gradient, *bias_gradient(node))
+        tile = tile_for(x.shape[0])
         data_gradient = Launch(
-            "linear.data",
+            f"linear.data_{tile[0]}x{tile[1]}",
             (dx,),
             (dy, w),
             view="rows",
             may_overwrite=((dx, x, "activations"),),
-            grid=tiles(x.shape[0], inputs),
-            block=(TILE, TILE),
+            grid=tiles(x.shape[0], inputs, tile),
+            block=(SIDE, SIDE),
             flops=flops,
             moved=moved,
         )
         return (filter_gradient, *bias_gradient(node), data_gradient)
 
 
-def tiles(rows: int, columns: int) -> tuple[int, int]:
-    """Blocks for a product of so many rows and columns, columns first."""
-    return (columns + TILE - 1) // TILE, (rows + TILE - 1) // TILE
+def tile_for(images: int) -> tuple[int, int]:
+    """The tile that wastes least on so many images."""
+    return SMALL if images <= 2 * SMALL[0] else LARGE
+
+
+def tiles(rows: int, columns: int, tile: tuple[int, int]) -> tuple[int, int]:
+    """Blocks for a product of so many rows and columns, columns first.
+
+    >>> tiles(100, 1000, LARGE)
+    (16, 2)
+    """
+    return -(-columns // tile[1]), -(-rows // tile[0])

@@ -4,13 +4,17 @@ The references are as slow and as obvious as NumPy allows; the kernels are compa
 with them, with central differences of them, and with PyTorch where it is installed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from snref import simt
+from snref.device.views import viewed
+from snref.kernels import find
+from snref.layer import Launch
+from snref.tensor import Tensor
 
 Array: TypeAlias = NDArray[Any]
 Dimensions: TypeAlias = int | tuple[int, ...]
@@ -46,6 +50,35 @@ def launch(
     for before, after in zip(inputs, copies, strict=True):
         assert_same_bits(before, after)
     return results
+
+
+def execute(
+    launches: Sequence[Launch],
+    given: Mapping[Tensor, Array],
+    wanted: Sequence[Tensor],
+    threads: int | None = None,
+) -> list[Array]:
+    """Run a layer's launches as they are declared; return the wanted tensors.
+
+    Whatever is not given starts full of NaN. Fails if a launch changes a given
+    tensor that it does not declare as an output.
+    """
+    arrays = {tensor: value.copy() for tensor, value in given.items()}
+    for launch in launches:
+        tensors = (*launch.outputs, *launch.inputs)
+        for tensor in tensors:
+            if tensor not in arrays:
+                arrays[tensor] = blank(tensor.shape)
+        kernel = simt.compile(find(launch.kernel), threads=threads)
+        kernel[launch.grid, launch.block](
+            *(arrays[t].reshape(viewed(t.shape, launch.view)) for t in tensors),
+            *(np.float32(s) if isinstance(s, float) else s for s in launch.scalars),
+        )
+    changed = {tensor for launch in launches for tensor in launch.outputs}
+    for tensor, value in given.items():
+        if tensor not in changed:
+            assert_same_bits(value, arrays[tensor])
+    return [arrays[tensor] for tensor in wanted]
 
 
 # Checking

@@ -74,9 +74,9 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
 
 @cuda.jit
 def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups):
-    """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*stride_h+r-pad_top,q*stride_w+s-pad_left]
+    """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-    Image by image: the sum over p, q of each, then the sum of those.
+    Image by image: the sum over p, q of each, then the sum of those. sh, sw: strides.
     """
     K, C, R, S = dw.shape
     N, H, W = x.shape[0], x.shape[2], x.shape[3]

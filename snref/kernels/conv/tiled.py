@@ -12,11 +12,11 @@ filters R x S. A filter of one tap and stride sees no neighbours, so whoever lau
 may cut its images' pixels into rows as it likes.
 
 Blocks are 16 x 16 threads; neighbouring threads in x have neighbouring pixels, so that
-global reads are coalesced. Tiles are DEPTH products deep. A thread computes several
-rows and columns of its block's outputs, 16 apart, in registers: per pair of values
-read from shared memory it does more work, which is what a multiplier's speed hangs on.
-Kernels exist in a few shapes, for many filters and for few; their names say the
-outputs a block computes, and `snref.layers.conv` chooses.
+global reads are coalesced. Tiles are DEPTH products deep, or half of it. A thread
+computes several rows and columns of its block's outputs, 16 apart, in registers: per
+value read from shared memory it does more work, and that is what the speed hangs on.
+Kernels exist in a few shapes, for many filters and for few; their names say what a
+block computes, and `snref.layers.conv_algorithms` chooses.
 
 Source: Chetlur et al. 2014 (cuDNN), section 3.
 """
@@ -25,7 +25,7 @@ from numba import cuda, float32, int32
 
 SIDE = 16
 DEPTH = 32
-PITCH = DEPTH + 1  # rows of a tile read down its columns start in different banks
+PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different banks
 
 
 def _forward(filters, rows, strided=False):
@@ -37,6 +37,8 @@ def _forward(filters, rows, strided=False):
     k_step = filters // i_count  # threads along the filters; the others, along the rows
     j_count = rows * k_step // SIDE
     pixels = rows * SIDE
+    deep = DEPTH if pixels <= 128 else DEPTH // 2  # shared memory for many blocks
+    pitch = deep + 1
     w_passes = (filters + SIDE - 1) // SIDE
 
     @cuda.jit
@@ -47,11 +49,11 @@ def _forward(filters, rows, strided=False):
 
         Blocks: x along q, y along the rows (n, p), z along group and filters.
         """
-        w_tile = cuda.shared.array((filters, PITCH), float32)
-        x_tile = cuda.shared.array((DEPTH, pixels), float32)
-        tap_c = cuda.shared.array(DEPTH, int32)
-        tap_r = cuda.shared.array(DEPTH, int32)
-        tap_s = cuda.shared.array(DEPTH, int32)
+        w_tile = cuda.shared.array((filters, pitch), float32)
+        x_tile = cuda.shared.array((deep, pixels), float32)
+        tap_c = cuda.shared.array(deep, int32)
+        tap_r = cuda.shared.array(deep, int32)
+        tap_s = cuda.shared.array(deep, int32)
         total = cuda.local.array((i_count, j_count), float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         thread = ty * SIDE + tx
@@ -69,9 +71,9 @@ def _forward(filters, rows, strided=False):
         for i in range(i_count):
             for j in range(j_count):
                 total[i, j] = float32(0)
-        for d0 in range(0, CRS, DEPTH):
+        for d0 in range(0, CRS, deep):
             # which tap each row of the tile belongs to
-            if thread < DEPTH:
+            if thread < deep:
                 tap = d0 + thread
                 c = tap // (R * S)
                 r = (tap - c * (R * S)) // S
@@ -80,7 +82,7 @@ def _forward(filters, rows, strided=False):
                 tap_s[thread] = tap - (c * R + r) * S
             cuda.syncthreads()
             for i in range(w_passes):
-                for e in range(DEPTH // SIDE):
+                for e in range(deep // SIDE):
                     k = ty + SIDE * i
                     d = tx + SIDE * e
                     if k < filters:
@@ -92,7 +94,7 @@ def _forward(filters, rows, strided=False):
                 row = row0 + j
                 n = row // P
                 h0 = (row - n * P) * stride_h - pad_top
-                for e in range(DEPTH // SIDE):
+                for e in range(deep // SIDE):
                     d = ty + SIDE * e
                     c = tap_c[d]
                     h = h0 + tap_r[d]
@@ -104,7 +106,7 @@ def _forward(filters, rows, strided=False):
                         else float32(0)
                     )
             cuda.syncthreads()
-            for d in range(DEPTH):
+            for d in range(min(deep, CRS - d0)):
                 for i in range(i_count):
                     for j in range(j_count):
                         total[i, j] += (
@@ -134,6 +136,8 @@ def _data(channels, rows):
     c_step = channels // i_count
     j_count = rows * c_step // SIDE
     pixels = rows * SIDE
+    deep = DEPTH if pixels <= 128 else DEPTH // 2  # shared memory for many blocks
+    pitch = deep + 1
     w_passes = (channels + SIDE - 1) // SIDE
 
     @cuda.jit
@@ -145,12 +149,12 @@ def _data(channels, rows):
         over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
         Blocks: x along v, y along the rows (n, h), z along phase, group and channels.
         """
-        w_tile = cuda.shared.array((channels, PITCH), float32)
-        y_tile = cuda.shared.array((DEPTH, pixels), float32)
-        tap_k = cuda.shared.array(DEPTH, int32)
-        tap_r = cuda.shared.array(DEPTH, int32)
-        tap_s = cuda.shared.array(DEPTH, int32)
-        tap_w = cuda.shared.array(DEPTH, int32)
+        w_tile = cuda.shared.array((channels, pitch), float32)
+        y_tile = cuda.shared.array((deep, pixels), float32)
+        tap_k = cuda.shared.array(deep, int32)
+        tap_r = cuda.shared.array(deep, int32)
+        tap_s = cuda.shared.array(deep, int32)
+        tap_w = cuda.shared.array(deep, int32)
         total = cuda.local.array((i_count, j_count), float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         thread = ty * SIDE + tx
@@ -170,7 +174,7 @@ def _data(channels, rows):
         q0 = (pad_left - s0 + stride_w - 1) // stride_w
         h0 = p0 * stride_h + r0 - pad_top
         v0 = q0 * stride_w + s0 - pad_left
-        phase_h = (H - h0 + stride_h - 1) // stride_h
+        phase_h = max((H - h0 + stride_h - 1) // stride_h, 1)
         depth = K * phase_r * phase_s
         row0 = cuda.blockIdx.y * rows
         column = cuda.blockIdx.x * SIDE + tx
@@ -179,8 +183,8 @@ def _data(channels, rows):
         for i in range(i_count):
             for j in range(j_count):
                 total[i, j] = float32(0)
-        for d0 in range(0, depth, DEPTH):
-            if thread < DEPTH:
+        for d0 in range(0, depth, deep):
+            if thread < deep:
                 tap = d0 + thread
                 k = tap // (phase_r * phase_s)
                 r = (tap - k * (phase_r * phase_s)) // phase_s
@@ -191,7 +195,7 @@ def _data(channels, rows):
                 tap_w[thread] = (r0 + r * stride_h) * S + s0 + s * stride_w
             cuda.syncthreads()
             for i in range(w_passes):
-                for e in range(DEPTH // SIDE):
+                for e in range(deep // SIDE):
                     c = ty + SIDE * i
                     d = tx + SIDE * e
                     if c < channels:
@@ -206,7 +210,7 @@ def _data(channels, rows):
                 row = row0 + j
                 n = row // phase_h
                 p1 = row - n * phase_h + p0
-                for e in range(DEPTH // SIDE):
+                for e in range(deep // SIDE):
                     d = ty + SIDE * e
                     k = tap_k[d]
                     p = p1 - tap_r[d]
@@ -218,7 +222,7 @@ def _data(channels, rows):
                         else float32(0)
                     )
             cuda.syncthreads()
-            for d in range(DEPTH):
+            for d in range(min(deep, depth - d0)):
                 for i in range(i_count):
                     for j in range(j_count):
                         total[i, j] += (
@@ -232,7 +236,7 @@ def _data(channels, rows):
             h = h0 + (row - n * phase_h) * stride_h
             for i in range(i_count):
                 c = c0 + ct + c_step * i
-                if c < C and n < N and v < W:
+                if c < C and n < N and h < H and v < W:
                     dx[n, ((group * C + c) * H + h) * W + v] = total[i, j]
 
     return data
@@ -343,17 +347,13 @@ def _filter(weights, filters, strided=False):
 
 forward_32x8 = _forward(32, 8)
 forward_16x16 = _forward(16, 16)
-forward_4x32 = _forward(4, 32)
 forward_strided_96x4 = _forward(96, 4, strided=True)
 forward_strided_32x8 = _forward(32, 8, strided=True)
-forward_strided_4x32 = _forward(4, 32, strided=True)
 
 data_32x8 = _data(32, 8)
-data_16x16 = _data(16, 16)
-data_4x32 = _data(4, 32)
+data_4x16 = _data(4, 16)
 
 filter_64x64 = _filter(64, 64)
 filter_32x32 = _filter(32, 32)
 filter_strided_64x96 = _filter(64, 96, strided=True)
 filter_strided_80x64 = _filter(80, 64, strided=True)
-filter_strided_32x32 = _filter(32, 32, strided=True)
