@@ -21,6 +21,8 @@ def statistics(mean, variance, x):
     A block a channel; the second sum starts when the first is known, because the
     difference of two large sums would lose the digits that count.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
     N, C, pixels = x.shape
     tx = cuda.threadIdx.x
@@ -70,6 +72,8 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
 
     with z = (x - mean) / sqrt(variance + epsilon). A block a channel.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
     other = cuda.shared.array(THREADS, float32)
     N, C, pixels = x.shape

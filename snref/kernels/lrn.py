@@ -45,6 +45,8 @@ def backward(dx, x, dy, size, alpha, beta, k):
     a thread goes through the channels of its pixel and keeps what it has read of dy,
     as t = dy d^(-beta-1), in a ring of its own.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     ring = cuda.shared.array((LARGEST, THREADS), float32)
     N, C, pixels = x.shape
     tx = cuda.threadIdx.x

@@ -27,6 +27,8 @@ WIDEST = 64  # kernel_w that leaves room for a tile
 @cuda.jit
 def max_forward(y, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
     """y[n,c,p,q] = max_hw x[n,c,h,w] over window (p, q); NaN if it holds one."""
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     column = cuda.shared.array(SPAN, float32)  # the largest value of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -70,6 +72,8 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
     first in the order of rows, then columns. Two steps find it: the first maximum of
     every column of the window, then the first of those.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     # For every column, of a row of windows:
     highest = cuda.shared.array(SPAN, float32)  # the largest value in the column,
     row = cuda.shared.array(SPAN, int32)  # the first row where it stands,
@@ -167,6 +171,8 @@ def average_forward(
     with m = kernel_h kernel_w, or the values of the window that lie in the image if
     count_padding is 0.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     column = cuda.shared.array(SPAN, float32)  # the sum of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -216,6 +222,8 @@ def average_backward(
     count_padding,
 ):
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] / m over the windows that hold (h, w)."""
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     spread = cuda.shared.array(SPAN, float32)
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]

@@ -13,6 +13,8 @@ THREADS = 128  # of a block
 @cuda.jit
 def forward(y, x):
     """y[n,k] = exp(x[n,k] - h[n]) / sum_j exp(x[n,j] - h[n]), h[n] = max_j x[n,j]."""
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
     N, K = x.shape
     tx = cuda.threadIdx.x
@@ -43,6 +45,8 @@ def losses(losses, x, labels):
 
     = -log y[n,labels[n]], without the rounding to zero that y may suffer.
     """
+    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
+    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
     N, K = x.shape
     tx = cuda.threadIdx.x
