@@ -243,9 +243,7 @@ def lower_bound(plan: Plan) -> int:
     Every tensor is rounded up to the alignment; workspaces, which a convolution can
     do without, are not counted.
     """
-    return max(
-        sum(t.room for t in run.working_set if t.is_data) for run in plan.runs()
-    )
+    return max(sum(t.room for t in run.working_set if t.is_data) for run in plan.runs())
 
 
 def lines(plan: Plan) -> Iterator[str]:

@@ -47,18 +47,14 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
             raw = gzip.decompress(raw)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    magic = bytes((0, 0, UNSIGNED_BYTE, dimensions))
-    if raw[:4] != magic:
-        raise DataError(
-            f"{path}: offset 0: magic number {int.from_bytes(raw[:4], "big")}, "
-            f"expected {int.from_bytes(magic, "big")}"
-        )
+    magic = int.from_bytes((0, 0, UNSIGNED_BYTE, dimensions), "big")
+    found = int.from_bytes(raw[:4], "big")
+    if found != magic:
+        raise DataError(f"{path}: offset 0: magic number {found}, expected {magic}")
     header = 4 + 4 * dimensions
     if len(raw) < header:
         raise DataError(f"{path}: offset {len(raw)}: the header ends at {header}")
-    shape = tuple(
-        int.from_bytes(raw[at : at + 4], "big") for at in range(4, header, 4)
-    )
+    shape = tuple(int.from_bytes(raw[at : at + 4], "big") for at in range(4, header, 4))
     end = header + prod(shape)
     if len(raw) != end:
         raise DataError(

@@ -6,7 +6,7 @@ rather than to something that looks right.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +56,7 @@ class CPU:
         start = -memory.ctypes.data % ALIGNMENT
         self._memory = memory[start : start + slab]
         self._buffers: dict[tuple[Tensor, int], Buffer] = {}
-        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._kernels: dict[str, Any] = {}
         self._hosts: dict[Tensor, Array] = {}
 
     def resident(self, array: Array) -> Buffer:

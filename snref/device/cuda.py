@@ -8,7 +8,7 @@ Only this file touches streams, events, pinned and device arrays.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,7 +55,7 @@ class GPU:
         self._hosts: dict[Tensor, Array] = {}
         self._leaving: dict[Tensor, Any] = {}  # events: when a copy out is done
         self._arriving: dict[Tensor, Any] = {}  # and a copy in
-        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._kernels: dict[str, Any] = {}
 
     def resident(self, array: Array) -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""

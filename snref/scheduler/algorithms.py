@@ -80,7 +80,10 @@ def choose(run: Run, left: int | None, costs: Costs, freedom: Freedom) -> Run:
                 if (left is None or aligned(algorithm.workspace) <= left)
                 and (freedom == "fastest" or algorithm.order == first.order)
             ),
-            key=lambda a: (costs.algorithm(run.layer, choice.part, a.name), a.workspace),
+            key=lambda a: (
+                costs.algorithm(run.layer, choice.part, a.name),
+                a.workspace,
+            ),
             default=first,
         )
 

@@ -66,9 +66,7 @@ LEVELS = 64  # how finely a budget between the bound and the peak is used
 ChooseAlgorithms = Callable[[Run, int], Run]  # (run, bytes left) -> run
 
 
-def tensor_cache(
-    plan: Plan, slab: int, choose: ChooseAlgorithms | None = None
-) -> Plan:
+def tensor_cache(plan: Plan, slab: int, choose: ChooseAlgorithms | None = None) -> Plan:
     """The plan with the transfers of a cache in a slab of so many bytes, placed.
 
     Less memory never gives a higher peak. LRU alone does not promise that: a slightly
