@@ -1,17 +1,18 @@
 """Which plan for so much memory: a ladder, each rung quicker and in need of more.
 
 The candidates are every kind of recomputation with every kind of transfer, and, with
-the most and with no recomputation, the tensor cache in slabs of several sizes. Their plans are the same for every memory size:
-memory only says which of them fit. Of these plans, by extent, each that is quicker
-than all before it, and does not use less, is a rung; the highest that fits is taken.
-More memory so never gives a slower plan, and less memory never one with a higher peak.
+the most recomputation and with none, the tensor cache in slabs of several sizes. Their
+plans are the same for every amount of memory, which only says which of them fit. Of
+these plans, by extent, each that is quicker than all before it, and does not use less,
+is a rung; the highest that fits is taken. So more memory never gives a slower plan, and
+less memory never one with a higher peak.
 
-Plans are compared as modelled with the convolution algorithms that need no workspace:
-tensors come first, and workspaces get what is left (SuperNeurons, section 3.5).
+Plans are compared without workspaces: tensors come first, and workspaces get what is
+left (SuperNeurons, section 3.5). To build a ladder takes as long as some twenty plans.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal, TypedDict, Unpack, get_args
 
@@ -49,6 +50,7 @@ class Rung:
     """A plan without workspaces: its options, what it needs, how long it takes."""
 
     options: Options
+    plan: Plan = field(repr=False)
     peak: int  # bytes of activations and gradients
     extent: int  # bytes of slab
     seconds: float
@@ -64,11 +66,16 @@ def least_time(
     rungs = ladder(route, costs, capacity, **given)
     if not rungs:
         raise _too_little(route, capacity, given)
+    best = rungs[-1]
     algorithms = given.get("algorithms", Options().algorithms)
-    options = replace(rungs[-1].options, algorithms=algorithms)
+    options = replace(best.options, algorithms=algorithms)
     if options.transfers != "cache":
         options = replace(options, capacity=capacity, slab=capacity)
-    return options, schedule(route, options, costs)
+    if algorithms != "none":
+        plan = schedule(route, options, costs)
+        if simulate(plan, costs).seconds <= best.seconds:
+            return options, plan
+    return options, best.plan  # other addresses can cost more than workspaces save
 
 
 def ladder(
@@ -82,7 +89,8 @@ def ladder(
     held = replace(_bare(given), recompute=None, transfers="none")
     simplest = schedule(route, held)
     top = _rung(held, simplest, costs)
-    if top.extent <= capacity and held in _candidates(given, ()):
+    may_be_top = held in _candidates(given, ())
+    if may_be_top and top.extent <= capacity:
         return [top]
     bound = lower_bound(simplest)
     levels = max(2, min(LEVELS, EFFORT // len(route.steps)))
@@ -98,9 +106,10 @@ def ladder(
             continue
     rungs: list[Rung] = []
     for rung in sorted(found, key=lambda rung: (rung.extent, rung.seconds)):
-        lowest = not rungs
-        if rung.extent <= capacity and (
-            lowest or (rung.seconds < rungs[-1].seconds and rung.peak >= rungs[-1].peak)
+        if rung.extent > capacity or (may_be_top and rung.peak > top.peak):
+            continue
+        if not rungs or (
+            rung.seconds < rungs[-1].seconds and rung.peak >= rungs[-1].peak
         ):
             rungs.append(rung)
     return rungs
@@ -128,7 +137,7 @@ def _candidates(given: Overrides, slabs: Sequence[int]) -> Iterator[Options]:
 
 def _rung(options: Options, plan: Plan, costs: Costs) -> Rung:
     seconds = simulate(plan, costs).seconds
-    return Rung(options, max(memory(plan)), extent(plan), seconds)
+    return Rung(options, plan, max(memory(plan)), extent(plan), seconds)
 
 
 def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:

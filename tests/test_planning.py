@@ -169,8 +169,8 @@ def test_more_memory_never_gives_a_slower_plan_nor_less_a_higher_peak():
 
 @pytest.mark.slow
 def test_more_memory_never_gives_a_slower_plan_on_many_nets():
-    for seed in range(20):
-        check_budgets(f"random:{seed}", 25)
+    for seed in range(8):
+        check_budgets(f"random:{seed}", 16)
 
 
 def test_with_all_the_memory_there_is_nothing_is_recomputed_or_copied(net):
