@@ -44,6 +44,10 @@ class Style:
         self.kernel, self.store = kernel, store
         self.local = {n for n, a in kernel.arrays.items() if a.space == "local"}
 
+    def once(self) -> list[str]:
+        """Lines before the first block."""
+        return []
+
     def prologue(self) -> list[str]:
         """Lines at the start of each block."""
         return []
@@ -213,6 +217,7 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
         yield f"    {n} = new_{n}({'_arena' if heap else ''})"
     for n in frame.views:
         yield f"    {n} = new_{n}(_dynamic)"
+    yield from ("    " + line for line in style.once())
     yield "    for _b in range(_first, _last):"
     yield "        blockIdx_x = _b % gridDim_x"
     yield "        blockIdx_y = _b // gridDim_x % gridDim_y"

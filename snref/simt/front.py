@@ -235,11 +235,11 @@ class _Function:
     def value(self, node: ast.expr) -> ast.expr | None:
         """The constant, type or function that a global name stands for."""
         o = self.object(node)
-        if isinstance(o, (bool, int, float, complex)):
-            return ast.Constant(o)
-        if isinstance(o, (np.bool_, np.number)):
+        if isinstance(o, (np.bool_, np.number)):  # first: a np.float64 is a float
             kind = self.type_name(numpy_support.from_dtype(o.dtype))
             return ir.call(kind, ast.Constant(o.item()))
+        if isinstance(o, (bool, int, float, complex)):
+            return ast.Constant(o)
         if isinstance(o, tuple) and all(isinstance(i, (int, float)) for i in o):
             return expression(repr(o))
         if isinstance(o, numba.types.Type):

@@ -117,7 +117,8 @@ class _Plain(ast.NodeTransformer):
 
 def _located(kernel: Kernel, error: errors.NumbaError) -> ir.KernelError:
     message = str(error)
-    lines = re.findall(r"line (\d+)", message)
-    first = next((s for s in message.splitlines()[1:] if s.strip()), message)
-    place = int(lines[-1]) if lines else kernel.line
-    return kernel.error(place, f"Numba cannot type it: {first.strip()}")
+    where = re.findall(r"line (\d+)", message)
+    lines = [line.strip(" >") for line in message.splitlines() if line.strip()]
+    what = " ".join(lines[1:3] or lines)
+    line = int(where[-1]) if where else kernel.line
+    return kernel.error(line, f"Numba cannot type it: {what}")

@@ -126,11 +126,13 @@ class _Module:
         types: tuple[Any, ...],
         style: type[Style],
     ):
-        def write() -> str:
-            return str(stages(function, block, types, dynamic, style)["emit"])
+        def made() -> dict[str, Any]:
+            return stages(function, block, types, dynamic, style)
 
+        self.stages = made
         key = cache.key(function, block, dynamic, types, style.__name__)
-        module = cache.load(f"{function.__name__}_{key}", write)
+        stem = f"{function.__name__}_{key}"
+        module = cache.load(stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
         self.files: tuple[str, ...] = self.facts["files"]
@@ -151,7 +153,14 @@ class _Module:
         """Run these blocks of the grid; `more` is what the style's text takes."""
         arena = _arena(self.facts["arena"])
         given = (*arguments, *self.constants, arena, *more)
-        status = self.code(first, last, *grid, *given)
+        try:
+            status = self.code(first, last, *grid, *given)
+        except numba.errors.NumbaError as e:
+            # Numba names a line of the generated text: find it in the kernel's own
+            lowered = self.stages()["lockstep"]
+            infer(lowered, lowered.types)
+            problem = f"Numba cannot compile it: {e}"
+            raise lowered.error(lowered.line, problem) from e
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             raise KernelError(f"{self.facts['sites'][site]} (block {block})")

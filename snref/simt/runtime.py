@@ -59,6 +59,19 @@ def in_buffer(shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
     return new
 
 
+@intrinsic
+def borrowed(typing, a):
+    """The array without its owner: handing it to a function counts no references."""
+
+    def build(context, builder, signature, args):
+        out = make_array(signature.args[0])(context, builder, args[0])
+        for owner in ("meminfo", "parent"):
+            setattr(out, owner, cgutils.get_null_value(getattr(out, owner).type))
+        return out._getvalue()
+
+    return a(a), build
+
+
 def _array(context, builder, array, shape, data):
     size = context.get_abi_sizeof(context.get_data_type(array.dtype))
     strides = [size * prod(shape[i + 1 :]) for i in range(len(shape))]

@@ -19,20 +19,20 @@ import ast
 import copy
 import inspect
 import linecache
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
-from numba import njit
-from numba.extending import overload
+from numba import int64, njit
 
 from snref.simt import ir
 from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.run import Compiled, Three, _Module
+from snref.simt.runtime import u
 from snref.simt.storage import Storage
 
 SITE, EPOCH, BLOCK = 11, 21, 43  # the lowest bit of each field
@@ -43,143 +43,144 @@ BOUNDS, UNSET, RAW, WAW, WAR = 1, 2, 3, 4, 5
 KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # places in a report
 
 
-# ------------------------------------------------------------------ compiled accesses
+# ------------------------------------------------------------------ compiled checks
+# Plain functions of stamps and numbers, so that Numba compiles each of them once and not
+# for every type of array. The generated code reads an element of a checked array as
+#
+#     s_flat[saw(s_tags, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
+#
+# `first` is the first stamp of the running block, so a smaller one is of another block
+# (or of none). `array` is the number of the array, twice, plus 1 if it is the block's
+# own and so empty when the block begins. int64(7) and not 7: Numba would compile a
+# function anew for every constant.
 
 
-def place(a: Any, i: Any) -> int:
-    """The number of element `i` of array `a` in C order; -1 if there is none."""
-    raise NotImplementedError("compiled code only")
+@njit(forceinline=True)
+def inside1(i, n, report):
+    """The number of element [i] of an array of n; -1 if there is none."""
+    if 0 <= i < n:
+        return i
+    return outside(report, i, i, i, i, i)
 
 
-@overload(place)
-def _place(a, i):
-    def at1(a, i):
-        x = i[0]
-        return x if 0 <= x < a.shape[0] else -1
+@njit(forceinline=True)
+def inside2(i, j, n, m, report):
+    if 0 <= i < n and 0 <= j < m:
+        return i * m + j
+    return outside(report, i, j, i, i, i)
 
-    def at2(a, i):
-        x, y = i
-        if 0 <= x < a.shape[0] and 0 <= y < a.shape[1]:
-            return x * a.shape[1] + y
-        return -1
 
-    def at3(a, i):
-        x, y, z = i
-        n, m, k = a.shape
-        if 0 <= x < n and 0 <= y < m and 0 <= z < k:
-            return (x * m + y) * k + z
-        return -1
+@njit(forceinline=True)
+def inside3(i, j, k, n, m, p, report):
+    if 0 <= i < n and 0 <= j < m and 0 <= k < p:
+        return (i * m + j) * p + k
+    return outside(report, i, j, k, i, i)
 
-    def at4(a, i):
-        x, y, z, w = i
-        n, m, k, j = a.shape
-        if 0 <= x < n and 0 <= y < m and 0 <= z < k and 0 <= w < j:
-            return ((x * m + y) * k + z) * j + w
-        return -1
 
-    def at5(a, i):
-        x, y, z, w, v = i
-        n, m, k, j, h = a.shape
-        if 0 <= x < n and 0 <= y < m and 0 <= z < k and 0 <= w < j and 0 <= v < h:
-            return (((x * m + y) * k + z) * j + w) * h + v
-        return -1
+@njit(forceinline=True)
+def inside4(i, j, k, h, n, m, p, q, report):
+    if 0 <= i < n and 0 <= j < m and 0 <= k < p and 0 <= h < q:
+        return ((i * m + j) * p + k) * q + h
+    return outside(report, i, j, k, h, i)
 
-    return {1: at1, 2: at2, 3: at3, 4: at4, 5: at5}.get(len(i))
+
+@njit(forceinline=True)
+def inside5(i, j, k, h, g, n, m, p, q, r, report):
+    if 0 <= i < n and 0 <= j < m and 0 <= k < p and 0 <= h < q and 0 <= g < r:
+        return (((i * m + j) * p + k) * q + h) * r + g
+    return outside(report, i, j, k, h, g)
 
 
 @njit
-def note(report, kind, me, other, array, i):
-    """Keep the first problem."""
+def outside(report, i, j, k, h, g):
+    """Keep the index for the report."""
     if report[KIND] == 0:
+        report[INDEX], report[INDEX + 1], report[INDEX + 2] = i, j, k
+        report[INDEX + 3], report[INDEX + 4] = h, g
+    return -1
+
+
+@njit
+def note(report, kind, me, other, array, at):
+    """Keep the first problem, with the number of the element."""
+    if report[KIND] == 0:
+        if at < 0:
+            kind = BOUNDS
+        else:
+            report[INDEX] = at
         report[KIND], report[ME], report[OTHER], report[ARRAY] = kind, me, other, array
-        for d in range(len(i)):
-            report[INDEX + d] = i[d]
 
 
-@njit
-def raced(was, me, first):
-    """Do these two accesses race? `first` is the first stamp of this block."""
-    if was < first:  # of another block, or of the host
-        return was > 0
+@njit(forceinline=True)
+def clash(was, me):
+    """Are these accesses of different threads of a block in one epoch?"""
     apart = was ^ me
-    return apart >> EPOCH == 0 and apart & MANY != 0
+    return (apart >> EPOCH == 0) & (apart & MANY != 0)
 
 
-@njit
-def read(a, tags, i, me, first, private, array, report):
-    """a[i], checked. `private`: a block's own array, empty when the block begins."""
-    at = place(a, i)
+@njit(forceinline=True)
+def saw(tags, at, me, first, array, report):
+    """Check and note a read; the number of the element."""
     if at < 0:
-        note(report, BOUNDS, me, 0, array, i)
-        return a.dtype.type(0)
-    was = tags[at, 0]
-    if was < first and (private or was == NEVER):
-        note(report, UNSET, me, 0, array, i)
-    elif raced(was, me, first) and not (private and was < first):
-        note(report, RAW, me, was, array, i)
-    before = tags[at, 1]
-    now = me
-    if before & ~OTHERS >= first:
-        if raced(before & ~OTHERS, me, first):
-            now |= MANY
-        now |= before & OTHERS
-    elif before > 0 and not private:
-        now |= OTHERS
-    tags[at, 1] = now
-    return a[i]
+        note(report, int64(BOUNDS), me, me, array, at)
+        return int64(0)
+    private = array & 1 == 1
+    was = tags[u(at), 0]
+    foreign = (was < first) & (private | (was != GIVEN))
+    if foreign | clash(was, me):
+        unset = foreign & (private | (was == NEVER))
+        note(report, int64(UNSET if unset else RAW), me, was, array, at)
+    before = tags[u(at), 1]
+    last = before & ~OTHERS
+    now = me | MANY if clash(last, me) else me
+    if not private:
+        others = (before > last) | ((0 < last) & (last < first))
+        now = now | OTHERS if others else now
+    tags[u(at), 1] = now
+    return at
 
 
-@njit
-def write(a, tags, i, value, me, first, private, array, report):
-    """a[i] = value, checked."""
-    at = place(a, i)
+@njit(forceinline=True)
+def wrote(tags, at, me, first, array, report):
+    """Check and note a write; the number of the element, or -1."""
     if at < 0:
-        note(report, BOUNDS, me, 0, array, i)
-        return
-    stamp(tags, at, i, me, first, private, array, report)
-    a[i] = value
+        note(report, int64(BOUNDS), me, me, array, at)
+        return int64(-1)
+    private = array & 1 == 1
+    was, before = tags[u(at), 0], tags[u(at), 1]
+    last = before & ~OTHERS
+    foreign = (not private) & ((before > last) | ((0 < last) & (last < first)))
+    if foreign | clash(last, me):
+        note(report, int64(WAR), me, last, array, at)
+    foreign = (not private) & (0 < was) & (was < first)
+    if (foreign | clash(was, me)) and was & me & MANY != ATOMIC:
+        note(report, int64(WAW), me, was, array, at)
+    tags[u(at), 0] = me
+    return at
 
 
 @njit
-def stamp(tags, at, i, me, first, private, array, report):
-    """Check and note a write of the element."""
-    was = tags[at, 0]
-    if raced(was, me, first) and not (private and was < first):
-        if not (was & MANY == ATOMIC and me & MANY == ATOMIC):
-            note(report, WAW, me, was, array, i)
-    before = tags[at, 1]
-    if before > 0:
-        last = before & ~OTHERS
-        if not private and (before & OTHERS or last < first):
-            note(report, WAR, me, last, array, i)
-        elif last >= first and raced(last, me, first):
-            note(report, WAR, me, last, array, i)
-    tags[at, 0] = me
-
-
-@njit
-def atomic(a, tags, i, me, first, private, array, report):
-    """May the atomic operation on a[i] take place?"""
-    at = place(a, i)
-    if at < 0:
-        note(report, BOUNDS, me, 0, array, i)
-        return False
-    was = tags[at, 0]
-    if was < first and (private or was == NEVER):
-        note(report, UNSET, me, 0, array, i)
-    stamp(tags, at, i, me & ~MANY | ATOMIC, first, private, array, report)
-    return True
+def changed(tags, at, me, first, array, report):
+    """Check and note an atomic operation; may it take place?"""
+    if at >= 0 and (tags[at, 0] == NEVER or (array & 1 and tags[at, 0] < first)):
+        note(report, int64(UNSET), me, me, array, at)
+    return wrote(tags, at, me & ~MANY | ATOMIC, first, array, report) >= 0
 
 
 # ------------------------------------------------------------------ the text
 
 
 class Checked(Style):
-    """Prints each access as a call of `read`, `write` or `atomic`."""
+    """Prints each access as a look at its stamps and one at its element."""
 
     rows = False
     exact = True  # even a load that all threads share is every thread's own
-    imports = ("from snref.simt.stamps import atomic, read, write",)
+    imports = (
+        "from snref.simt.stamps import inside1, inside2, inside3, inside4, inside5",
+        "from snref.simt.stamps import changed, saw, wrote",
+        "from snref.simt.runtime import borrowed",
+        "from numba import int64 as _int64",
+    )
 
     def __init__(self, kernel: Kernel, store: Storage):
         super().__init__(kernel, store)
@@ -187,53 +188,80 @@ class Checked(Style):
         self.parameters = [*(f"{a}_tags" for a in self.arrays), "_report"]
         self.sites: list[int] = []  # the line of each access
 
+    def once(self) -> list[str]:
+        flat = [f"{a}_flat = borrowed({a}.reshape({a}.size))" for a in self.arrays]
+        return flat + [f"{p} = borrowed({p})" for p in self.parameters]
+
     def prologue(self) -> list[str]:
-        return [f"_first = _now = (_b + 1) << {BLOCK}"]
+        return [f"_begin = _now = (_b + 1) << {BLOCK}"]
 
     def barrier(self) -> list[str]:
         return [f"_now += {1 << EPOCH}", "if _report[0]: return 0"]
 
     def facts(self) -> dict[str, Any]:
-        threads = self.kernel.threads
-        arrays = [
-            (n, -1, t.ndim) for n, t in self.kernel.types.items() if n in self.arrays
-        ]
-        for n, a in self.kernel.arrays.items():
-            copies = threads if n in self.local else 1
-            arrays.append((n, prod(a.shape) * copies, len(a.shape)))
-        return {"accesses": tuple(self.sites), "arrays": tuple(arrays)}
+        arrays: list[tuple[str, tuple[int, ...]]] = []
+        for n in self.arrays:  # the shape of a parameter is known at the launch
+            shape = self.kernel.arrays[n].shape if n in self.kernel.arrays else ()
+            copies = (self.kernel.threads,) if n in self.local else ()
+            arrays.append((n, shape + copies))
+        return {
+            "accesses": tuple(self.sites),
+            "arrays": tuple(arrays),
+            "local": tuple(sorted(self.local)),
+        }
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         new = _Accesses(self, stmt.lineno).visit(copy.deepcopy(stmt))
-        return ast.unparse(ast.fix_missing_locations(new)).splitlines()
+        new = new if isinstance(new, list) else [new]
+        return ir.text(map(ast.fix_missing_locations, new))
 
     def expression(self, node: ast.expr, inside: bool) -> str:
         new = _Accesses(self, getattr(node, "lineno", 0)).visit(copy.deepcopy(node))
         return ast.unparse(ast.fix_missing_locations(new))
 
-    def access(
-        self, what: str, node: ast.Subscript, line: int, *value: ast.expr
-    ) -> ast.Call:
+    def look(self, how: str, node: ast.Subscript, line: int) -> ast.Call:
+        """The check of an access: a call of `saw`, `wrote` or `changed`."""
         assert isinstance(node.value, ast.Name)
         a = node.value.id
         self.sites.append(line)
         if len(self.sites) > 1 << (EPOCH - SITE):
             raise self.kernel.error(line, "too many accesses for check mode: 1024")
-        me = ir.expression(f"_now + {(len(self.sites) - 1) << SITE} + _t")
-        i = node.slice
-        places = list(i.elts) if isinstance(i, ast.Tuple) else [i]
+        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if a in self.local:
-            places.append(ir.name("_t"))
+            places = [*places, ir.name("_t")]
         ndim = self.ndim(a)
         if len(places) != ndim or any(isinstance(p, ast.Slice) for p in places):
             raise self.kernel.error(
                 line, f"{ast.unparse(node)} is not one element of {a}; index them all"
             )
-        whole = ast.Tuple([ir.call("int", p) for p in places], ast.Load())
-        private = ast.Constant(a in self.kernel.arrays)
-        number = ast.Constant(list(self.arrays).index(a))
-        tail = [me, ir.name("_first"), private, number, ir.name("_report")]
-        return ir.call(what, ir.name(a), ir.name(f"{a}_tags"), whole, *value, *tail)
+        sizes = [ir.expression(f"_int64({a}.shape[{d}])") for d in range(ndim)]
+        places = [ir.call("_int64", p) for p in places]
+        at = ir.call(f"inside{ndim}", *places, *sizes, ir.name("_report"))
+        me = ir.expression(f"_now + {(len(self.sites) - 1) << SITE} + _t")
+        number = 2 * list(self.arrays).index(a) + (a in self.kernel.arrays)
+        array = ir.expression(f"_int64({number})")
+        tail = (ir.name("_begin"), array, ir.name("_report"))
+        return ir.call(how, ir.name(f"{a}_tags"), at, me, *tail)
+
+    def read(self, node: ast.Subscript, line: int) -> ast.expr:
+        flat = ir.name(f"{ast.unparse(node.value)}_flat")
+        return ast.Subscript(flat, ir.call("_u", self.look("saw", node, line)))
+
+    def write(self, node: ast.Subscript, line: int, value: ast.expr) -> list[ast.stmt]:
+        look = self.look("wrote", node, line)
+        at, new = f"_at{len(self.sites)}", f"_new{len(self.sites)}"
+        flat = ir.name(f"{ast.unparse(node.value)}_flat")
+        element = ast.Subscript(flat, ir.call("_u", ir.name(at)), ast.Store())
+        allowed = ir.expression(f"{at} >= 0")
+        store = ast.Assign([element], ir.name(new))
+        return [
+            ir.at(s, line)
+            for s in (
+                ir.assign(new, value),
+                ir.assign(at, look),
+                ast.If(allowed, [store], []),
+            )
+        ]
 
     def ndim(self, a: str) -> int:
         if a in self.kernel.arrays:
@@ -261,24 +289,24 @@ class _Accesses(ast.NodeTransformer):
         if not self.known(node):
             return self.generic_visit(node)
         node.slice = self.visit(node.slice)
-        return self.style.access("read", node, self.line)
+        return self.style.read(node, self.line)
 
-    def visit_Assign(self, stmt: ast.Assign) -> ast.AST:
+    def visit_Assign(self, stmt: ast.Assign) -> Any:
         (left,) = stmt.targets
         if not isinstance(left, ast.Subscript) or not self.known(left):
             return self.generic_visit(stmt)
         value = self.visit(stmt.value)
         left.slice = self.visit(left.slice)
-        return ast.Expr(self.style.access("write", left, self.line, value))
+        return self.style.write(left, self.line, value)
 
-    def visit_AugAssign(self, stmt: ast.AugAssign) -> ast.AST:
+    def visit_AugAssign(self, stmt: ast.AugAssign) -> Any:
         left = stmt.target
         if not isinstance(left, ast.Subscript) or not self.known(left):
             return self.generic_visit(stmt)
         left.slice = self.visit(left.slice)
-        old = self.style.access("read", left, self.line)
+        old = self.style.read(left, self.line)
         value = ast.BinOp(old, stmt.op, self.visit(stmt.value))
-        return ast.Expr(self.style.access("write", left, self.line, value))
+        return self.style.write(left, self.line, value)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         expanded = expand_slots(self, node)
@@ -289,7 +317,7 @@ class _Accesses(ast.NodeTransformer):
             whole = node.func.id == "atomic_compare_and_swap"
             i = ast.Constant(0) if whole else self.visit(rest.pop(0))
             element = ast.Subscript(a, i, ast.Load())
-            allowed = self.style.access("atomic", element, self.line)
+            allowed = self.style.look("changed", element, self.line)
             given = [a, *([] if whole else [i]), *map(self.visit, rest)]
             zero = ir.expression(f"{ast.unparse(a)}.dtype.type(0)")
             return ast.IfExp(allowed, ast.Call(node.func, given, []), zero)
@@ -329,22 +357,41 @@ class Check(Compiled):
         given = dict(zip(names, arguments, strict=False))
         given |= dict(zip(module.constant_names, module.constants, strict=True))
         tags = []
-        for n, size, _ in module.facts["arrays"]:
-            tags.append(np.zeros((given[n].size if size < 0 else size, 2), np.int64))
+        for n, shape in module.facts["arrays"]:
+            size = prod(shape) if shape else given[n].size
+            tags.append(np.zeros((size, 2), np.int64))
             tags[-1][:, 0] = NEVER if n in self.outputs else GIVEN
         report = np.zeros(16, np.int64)
-        module.run(0, prod(grid), grid, arguments, (*tags, report))
+        # element numbers are those of C order: other arrays are checked as copies
+        mine = [
+            np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a
+            for a in arguments
+        ]
+        module.run(0, prod(grid), grid, mine, (*tags, report))
+        for a, copied in zip(arguments, mine, strict=True):
+            if copied is not a:
+                a[...] = copied
         if report[KIND]:
-            raise self.problem(module, report, grid, block)
+            raise self.problem(module, report, grid, block, given)
 
     def problem(
-        self, module: _Module, report: np.ndarray, grid: Three, block: Three
+        self,
+        module: _Module,
+        report: np.ndarray,
+        grid: Three,
+        block: Three,
+        given: Mapping[str, Any],
     ) -> KernelError:
         kind, me, other, array = (int(n) for n in report[:INDEX])
-        n, _, ndim = module.facts["arrays"][array]
+        n, shape = module.facts["arrays"][array >> 1]
         line = module.facts["accesses"][_site(me)]
-        place = ", ".join(str(int(i)) for i in report[INDEX : INDEX + ndim])
-        element = f"{n}[{place}]"
+        shape = shape or given[n].shape
+        index = report[INDEX : INDEX + len(shape)].tolist()
+        if kind != BOUNDS:
+            index = [int(i) for i in np.unravel_index(report[INDEX], shape)]
+        if n in module.facts["local"]:
+            index.pop()  # the thread's own copy
+        element = f"{n}[{', '.join(map(str, index))}]"
         mine, block_of_me = _who(me, block, grid)
         says = {
             BOUNDS: "is out of bounds",
