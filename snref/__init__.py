@@ -1,6 +1,21 @@
 """SuperNeurons and forward-region reuse: a reference that plans, verifies and runs.
 
 Names are imported when they are used: planning needs neither NumPy nor Numba.
+
+>>> import snref
+>>> net = snref.nets.alexnet(batch=200)
+>>> for preset in "baseline", "liveness", "offload", "superneurons":
+...     planned = snref.plan(net, preset=preset)
+...     peak = planned.peak_bytes / 2**20
+...     print(f"{preset:12} {peak:8.3f} MiB, {planned.extra_forwards:2} forwards again")
+baseline     2189.437 MiB,  0 forwards again
+liveness     1489.355 MiB,  0 forwards again
+offload      1132.056 MiB,  0 forwards again
+superneurons  886.230 MiB, 17 forwards again
+>>> print(*str(planned.plan).splitlines()[-3:], sep="\\n")
+update    fc6
+update    fc7
+update    fc8
 """
 
 from importlib import import_module
