@@ -52,6 +52,24 @@ def launch(
     return results
 
 
+def launch_over(
+    kernel: Any,
+    grid: Dimensions,
+    block: Dimensions,
+    over: int,
+    inputs: Sequence[Array],
+    scalars: Sequence[int | float] = (),
+) -> Array:
+    """Run a kernel whose output lies on the memory of inputs[over]; return it."""
+    copies = [value.copy() for value in inputs]
+    numbers = [np.float32(s) if isinstance(s, float) else s for s in scalars]
+    simt.compile(kernel)[grid, block](copies[over], *copies, *numbers)
+    for i, (before, after) in enumerate(zip(inputs, copies, strict=True)):
+        if i != over:
+            assert_same_bits(before, after)
+    return copies[over]
+
+
 def execute(
     launches: Sequence[Launch],
     given: Mapping[Tensor, Array],
