@@ -52,9 +52,27 @@ class DeviceNDArray:
     __cuda_memory__ = True
     __cuda_ndarray__ = True
 
-    def __init__(self, data: Array, stream: Any = 0) -> None:
-        self._data = data
+    def __init__(
+        self,
+        shape: Shape,
+        strides: Any,
+        dtype: npt.DTypeLike,
+        stream: Any = 0,
+        gpu_data: Array | None = None,
+    ) -> None:
+        """New memory, or that of `gpu_data`, a NumPy array."""
+        if gpu_data is None:
+            self._data = _allocate(shape, dtype, strides, "C")
+        else:
+            self._data = np.ndarray(shape, dtype, gpu_data, strides=strides)
         self.stream = stream
+
+    @classmethod
+    def over(cls, data: Array, stream: Any = 0) -> "DeviceNDArray":
+        """The device array of this memory."""
+        new = cls.__new__(cls)
+        new._data, new.stream = data, stream
+        return new
 
     shape = property(lambda self: self._data.shape)
     strides = property(lambda self: self._data.strides)
@@ -63,6 +81,7 @@ class DeviceNDArray:
     size = property(lambda self: self._data.size)
     nbytes = property(lambda self: self._data.nbytes)
     alloc_size = property(lambda self: self._data.nbytes)
+    gpu_data = property(lambda self: self._data)
     _numba_type_ = property(lambda self: numba.typeof(self._data))
 
     @property
@@ -179,14 +198,14 @@ class DeviceNDArray:
 
     def bind(self, stream: Any = 0) -> "DeviceNDArray":
         """The same memory with another default stream."""
-        return DeviceNDArray(self._data, stream)
+        return DeviceNDArray.over(self._data, stream)
 
     def get_ipc_handle(self) -> Any:
         """Refused: memory of another process."""
         refuse("get_ipc_handle", "foreign-memory")
 
     def _view(self, data: Array) -> "DeviceNDArray":
-        return DeviceNDArray(data, self.stream)
+        return DeviceNDArray.over(data, self.stream)
 
 
 def _basic(item: Any) -> Any:
@@ -205,8 +224,10 @@ def _check_alike(a: Array, b: Array) -> None:
 
 def check_contiguous(array: Array) -> None:
     """ValueError for an array with gaps: CUDA copies memory in one piece."""
+    if not array.size:
+        return
     core = array[tuple(0 if s == 0 else slice(None) for s in array.strides)]
-    if array.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+    if not (core.flags.c_contiguous or core.flags.f_contiguous):
         raise ValueError(
             "a non-contiguous array cannot be transferred: use np.ascontiguousarray"
         )
@@ -247,12 +268,12 @@ def device_array(
     stream: Any = 0,
 ) -> DeviceNDArray:
     """New device memory, its contents undefined (here: NaN, or -1)."""
-    return DeviceNDArray(_allocate(shape, dtype, strides, order), stream)
+    return DeviceNDArray.over(_allocate(shape, dtype, strides, order), stream)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
     """New device memory of an array's shape, dtype and order of axes."""
-    return DeviceNDArray(host_array_like(ary), stream)
+    return DeviceNDArray.over(host_array_like(ary), stream)
 
 
 def host_array(
@@ -280,7 +301,7 @@ def pinned(*arrays: Array) -> Iterator[None]:
 @contextmanager
 def mapped(*arrays: Array, stream: Any = 0) -> Iterator[Any]:
     """Device arrays over the memory of host arrays; one, or a list of several."""
-    views = [DeviceNDArray(a, stream) for a in arrays]
+    views = [DeviceNDArray.over(a, stream) for a in arrays]
     yield views[0] if len(views) == 1 else views
 
 
@@ -312,7 +333,7 @@ def from_cuda_array_interface(
     keys = "shape", "typestr", "data", "strides"
     interface = {key: desc.get(key) for key in keys} | {"version": 3}
     holder = SimpleNamespace(__array_interface__=interface, memory=memory, owner=owner)
-    return DeviceNDArray(np.asarray(holder))
+    return DeviceNDArray.over(np.asarray(holder))
 
 
 def array_at(pointer: int, dtype: npt.DTypeLike) -> Array:

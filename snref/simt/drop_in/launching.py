@@ -241,7 +241,10 @@ def _value(argument: Any) -> Any:
         argument = argument.value
     if isinstance(argument, np.ndarray):
         check_contiguous(argument)
-    return on_host(argument)
+    value = on_host(argument)
+    if getattr(value, "dtype", None) == np.float16:
+        refuse("a launch", "half-precision")
+    return value
 
 
 def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
@@ -258,7 +261,7 @@ def _as_type(wanted: Any, value: Any) -> Any:
     if isinstance(wanted, types.CPointer):
         return array_at(value, numpy_support.as_dtype(wanted.dtype))
     if isinstance(wanted, types.Number):
-        return numpy_support.as_dtype(wanted).type(value)
+        return np.asarray(value).astype(numpy_support.as_dtype(wanted))[()]  # wraps
     return value
 
 

@@ -24,6 +24,7 @@ RULES = {
     "signature": "arguments must fit a signature given to @cuda.jit, arrays exactly",
     "argument-extensions": "kernel arguments are converted on the host: "
     "pass arrays and numbers",
+    "half-precision": "kernels on a CPU have no float16: use float32",
     "basic-indexing": "device arrays are indexed with integers and slices",
     "event-timing": "only recorded events made with timing=True tell a time",
 }
