@@ -106,7 +106,38 @@ def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
         for tensor in (*scratch, *dying):
             cache.free(tensor)
         cache.values.update((t, (run.layer, run.phase)) for t in run.writes)
-    return Plan(tuple(cache.steps), (*plan.history, f"tensor_cache {slab}"))
+    played = Plan(tuple(cache.steps), (*plan.history, f"tensor_cache {slab}"))
+    vain = _in_vain(played)
+    if not vain:
+        return played
+    needed = (run for place, run in enumerate(plan.steps) if place not in vain)
+    return _play(Plan(tuple(needed), plan.history), slab, choose)
+
+
+def _in_vain(plan: Plan) -> set[int]:
+    """Re-runs whose outputs all left unread, when the host had them; by place among
+    the runs. The host's copy serves as well: they need not run again.
+    """
+    vain: set[int] = set()
+    unread: dict[Tensor, int] = {}
+    seen: set[str] = set()
+    place = 0
+    for step in plan.steps:
+        match step:
+            case Run():
+                vain.difference_update([unread.pop(t, -1) for t in step.reads])
+                if step.phase == "forward" and step.layer in seen:
+                    vain.add(place)
+                    unread |= {t: place for t in step.writes if t.scheduled}
+                seen.add(step.layer)
+                place += 1
+            case Offload(tensor):
+                vain.discard(unread.pop(tensor, -1))
+            case Free(tensor):
+                unread.pop(tensor, None)
+            case Alloc() | Prefetch():
+                pass
+    return vain
 
 
 class _Cache:
