@@ -146,14 +146,12 @@ def train(
     if isinstance(net, str):
         from snref.nets import find
 
-        source = "digits" if net == "digits" else "synthetic"
         net = find(net, batch, input_size)
-    else:
-        source = "synthetic"
+    elif net.batch != batch:
         net = net.with_batch(batch)
     if not isinstance(data, Dataset):
         data = datasets.load(
-            data or source,
+            data or ("digits" if net.name == "digits" else "synthetic"),
             image_shape=net.input_shape[1:],
             classes=_classes(net),
             count=max(4 * batch, 64),

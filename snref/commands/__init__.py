@@ -7,6 +7,7 @@ should know; ``snref/__main__.py`` says it in one line.
 """
 
 VERBS = {
+    "train": "train a net with real kernels, within a memory budget",
     "plan": "plan a net without running it: memory by step, recomputation, copies",
     "compare": "every preset side by side: memory, re-runs, copies, modelled time",
     "export": "write a net as JSON, for a planner in any language",
