@@ -485,7 +485,7 @@ def test_verify_accepts_every_plan_of_a_hundred_nets() -> None:
 # Mutants: valid plans with one fault
 
 Mutants: TypeAlias = Iterator[tuple[int, Plan]]  # where, and the plan with a fault
-OVERLAPS = 4  # of the tensors alive beside each, how many it is put upon
+OVERLAPS = 2  # of the tensors alive beside each, how many it is put upon
 RERUNS = 2  # of the forward runs that find room at a place, how many are added there
 
 
