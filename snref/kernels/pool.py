@@ -143,7 +143,7 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                         gradient += spread[i - s] if won else float32(0)
                     place = row[i]
                     if w < right:
-                        for h in range(h0, h1):
+                        for h in range(min(h0, done), h1):
                             before = float32(0) if h >= done else dx[n, c, h, w]
                             here = gradient if place == h else float32(0)
                             dx[n, c, h, w] = before + here
