@@ -5,6 +5,7 @@ Everything here is compiled by Numba into the generated code.
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import Any
 
@@ -258,40 +259,36 @@ def vote_equal(held, here, mask, thread):
 # ------------------------------------------------------------------ bits and numbers
 
 
-@njit
-def popc(x):
-    count = 0
-    while x:
-        x &= x - 1
-        count += 1
-    return count
+def _of_bits(operation: str, flags: tuple[bool, ...] = (), same: bool = False) -> Any:
+    """A function of an integer's bits by LLVM's name; its result is a 32-bit number,
+    or of the integer's own type."""
+
+    @intrinsic
+    def bits(typing, x):
+        kind = types.unliteral(x)
+        if not isinstance(kind, types.Integer):
+            return None
+        out = kind if same else types.int32
+
+        def build(context, builder, signature, args):
+            undefined = [ir.Constant(ir.IntType(1), int(f)) for f in flags]
+            value = getattr(builder, operation)(args[0], *undefined)
+            return context.cast(builder, value, kind, out)
+
+        return out(kind), build
+
+    return bits
 
 
-@njit
-def brev(x):
-    out = 0
-    for _ in range(32):
-        out = (out << 1) | (x & 1)
-        x >>= 1
-    return numba.uint32(out)
-
-
-@njit
-def clz(x):
-    count = 0
-    for bit in range(31, -1, -1):
-        if (x >> bit) & 1:
-            break
-        count += 1
-    return count
+popc = _of_bits("ctpop")
+clz = _of_bits("ctlz", (False,))
+brev = _of_bits("bitreverse", same=True)
+_trailing_zeros = _of_bits("cttz", (False,))
 
 
 @njit
 def ffs(x):
-    for bit in range(32):
-        if (x >> bit) & 1:
-            return bit + 1
-    return 0
+    return _trailing_zeros(x) + 1 if x != 0 else 0
 
 
 @intrinsic
@@ -308,4 +305,6 @@ def fma(typing, a, b, c):
 @njit
 def cbrt(x):
     root = abs(x) ** (1.0 / 3.0)
-    return root if x >= 0 else -root
+    if 0 < root and root < math.inf:  # one Newton step: 1 / 3 has been rounded
+        root -= (root * root * root - abs(x)) / (3.0 * root * root)
+    return math.copysign(root, x)

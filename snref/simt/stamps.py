@@ -102,8 +102,14 @@ def outside(report, i, j, k, h, g):
 
 @njit
 def note(report, kind, me, other, array, at):
-    """Keep the first problem, with the number of the element."""
-    if report[KIND] == 0:
+    """Keep the first problem, with the number of the element.
+
+    A read of nothing whose element another thread then writes before the next barrier
+    is a race: what is missing is the barrier, not the write.
+    """
+    unset = report[KIND] == UNSET and kind == WAR
+    raced = unset and report[ARRAY] == array and report[INDEX] == at
+    if report[KIND] == 0 or raced:
         if at < 0:
             kind = BOUNDS
         else:

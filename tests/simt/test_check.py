@@ -1,0 +1,54 @@
+"""Check mode: every mistake is found, at its line, and correct kernels are clean."""
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+
+from snref import simt
+
+from . import torture, wrong
+
+KERNELS = list(wrong.CASES)
+NAMES = [k.py_func.__name__ for k in KERNELS]
+LINES = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
+
+
+def lines_at_fault(kernel):
+    """Numbers of the lines marked `# wrong`, of the kernel and what it calls."""
+    functions = [kernel.py_func]
+    names = kernel.py_func.__code__.co_names
+    functions += [
+        getattr(wrong, n).py_func
+        for n in names
+        if n in vars(wrong) and hasattr(getattr(wrong, n), "py_func")
+    ]
+    found = []
+    for function in functions:
+        source, first = inspect.getsourcelines(function)
+        found += [
+            first + i for i, line in enumerate(source) if re.search(r"# wrong", line)
+        ]
+    return found
+
+
+def test_there_are_at_least_twenty_five_wrong_kernels():
+    assert len(KERNELS) >= 25
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
+def test_a_wrong_kernel_is_refused_at_its_line(kernel):
+    grid, block, says, outputs = wrong.CASES[kernel]
+    with pytest.raises(simt.KernelError) as caught:
+        simt.check(kernel, outputs)[grid, block](*wrong.arguments())
+    message = str(caught.value)
+    place = re.match(r"wrong\.py:(\d+): " + kernel.py_func.__name__, message)
+    assert place and says in message, message
+    at_fault = lines_at_fault(kernel)
+    assert int(place[1]) in at_fault
+    for other in re.findall(r"in line (\d+) by", message):
+        assert int(other) in at_fault
+        assert f"{other}: {LINES[int(other) - 1].strip()}" in message
