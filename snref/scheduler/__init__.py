@@ -116,14 +116,20 @@ def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
 
 
 def _fit(plan: Plan, options: Options, costs: Costs | None) -> Plan:
-    """The plan allocated and placed within the limit, with what workspace fits."""
+    """The plan allocated and placed within the limit, with what workspace fits.
+
+    Without a limit, workspaces get what the tensors leave below their own peak: so
+    they cost no memory.
+    """
     limit = options.limit
     bound = lower_bound(plan)
     if limit is not None and limit < bound and options.transfers == "cache":
         raise OutOfMemory(_tightest(plan), bound, limit, bound)
-    if limit is None:
-        return _allocate(plan, options, costs, None)
     bare = free_dead(plan) if options.liveness else hold_all(plan)
+    if limit is None and not options.liveness:
+        return place(bare)  # always at its peak
+    if limit is None:
+        return _allocate(plan, options, costs, max(memory(bare, workspace=True)))
     if max(memory(bare, workspace=True)) <= limit:
         bare = place(bare, limit)
         if extent(bare) <= limit:
@@ -143,6 +149,8 @@ def _with_workspaces(
     plan: Plan, bare: Plan, options: Options, costs: Costs | None, limit: int
 ) -> Plan:
     """With workspaces under the limit; fewer where fragmentation is in the way."""
+    if costs is None or options.algorithms == "none":
+        return bare
     granted = limit
     for _ in range(4):
         full = _allocate(plan, options, costs, granted)
