@@ -305,6 +305,6 @@ def fma(typing, a, b, c):
 @njit
 def cbrt(x):
     root = abs(x) ** (1.0 / 3.0)
-    if 0 < root and root < math.inf:  # one Newton step: 1 / 3 has been rounded
+    if root > 0 and root < math.inf:  # one Newton step: 1 / 3 has been rounded
         root -= (root * root * root - abs(x)) / (3.0 * root * root)
     return math.copysign(root, x)
