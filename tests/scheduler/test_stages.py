@@ -1,0 +1,190 @@
+"""Properties of every stage, over random nets."""
+
+import pytest
+
+from snref.nets import random_net
+from snref.net import route
+from snref.plans import (
+    Alloc,
+    Free,
+    Offload,
+    OutOfMemory,
+    Plan,
+    Prefetch,
+    Run,
+    extent,
+    host_memory,
+    layer_peak,
+    lower_bound,
+    memory,
+)
+from snref.scheduler import PRESETS, Options, schedule
+from snref.scheduler.in_place import overwrite
+from snref.scheduler.liveness import deaths, free_dead, hold_all
+from snref.scheduler.offloading import offload
+from snref.scheduler.recomputation import recompute
+
+SEEDS = range(20)
+
+
+def routed(seed: int) -> Plan:
+    return overwrite(route(random_net(seed, batch=2)), "gradients")
+
+
+def peak(plan: Plan) -> int:
+    return max(memory(plan))
+
+
+def moved(plan: Plan) -> int:
+    copies = (s for s in plan.steps if isinstance(s, Offload | Prefetch))
+    return sum(copy.tensor.nbytes for copy in copies)
+
+
+def counts(plan: Plan) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for run in plan.runs():
+        key = run.layer, run.phase
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_liveness_lies_between_the_layer_peak_and_the_baseline(seed: int):
+    plan = routed(seed)
+    assert layer_peak(plan) <= peak(free_dead(plan)) <= peak(hold_all(plan))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tensor_is_freed_exactly_after_its_last_use(seed: int):
+    plan = routed(seed)
+    dead = deaths(plan)
+    last: dict[object, int] = {}
+    for place, step in enumerate(plan.steps):
+        assert isinstance(step, Run)
+        for tensor in step.working_set:
+            last[tensor] = place
+    # Without a second definition a tensor dies once, at the last run that touches it.
+    assert {t: i for i, ts in enumerate(dead) for t in ts} == last
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("strategy", ["speed-centric", "memory-centric", "cost-aware"])
+def test_recomputation_repeats_only_cheap_forwards(seed: int, strategy: str):
+    plan = routed(seed)
+    again = recompute(plan, strategy)
+    checkpoints = {run.layer for run in plan.runs() if run.checkpoint}
+    for (layer, phase), count in counts(again).items():
+        if phase != "forward" or layer in checkpoints:
+            assert count == 1
+        elif strategy == "speed-centric":
+            assert count <= 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cost_aware_runs_no_less_than_speed_and_no_more_than_memory_centric(seed: int):
+    plan = routed(seed)
+    speed, cost, slow = (
+        sum(counts(recompute(plan, strategy)).values())
+        for strategy in ("speed-centric", "cost-aware", "memory-centric")
+    )
+    assert speed <= cost <= slow
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("when", ["ahead", "demand"])
+def test_what_leaves_returns_once_and_in_time(seed: int, when: str):
+    plan = offload(routed(seed), when)
+    left = [step.tensor for step in plan.steps if isinstance(step, Offload)]
+    back = [step.tensor for step in plan.steps if isinstance(step, Prefetch)]
+    assert len(left) == len(set(left)) == len(back)
+    assert set(left) == set(back)
+    assert peak(free_dead(plan)) <= peak(free_dead(routed(seed)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_makes_a_valid_plan(seed: int, preset: str):
+    plan = schedule(route(random_net(seed, batch=2)), PRESETS[preset])  # verifies
+    assert extent(plan) >= max(memory(plan, workspace=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cache_has_a_plan_at_every_budget_from_the_bound_up(seed: int):
+    whole = route(random_net(seed, batch=2))
+    free = schedule(whole, PRESETS["cache"])
+    low, high = lower_bound(free), max(memory(free, workspace=True))
+    budgets = [low, low + 256, *(low + (high - low) * i // 6 for i in range(1, 7))]
+    highest = 0
+    for budget in sorted(budgets):
+        options = Options(transfers="cache", capacity=budget, slab=budget)
+        plan = schedule(whole, options)
+        assert extent(plan) <= budget
+        assert peak(plan) >= highest, "less memory gave a higher peak"
+        highest = peak(plan)
+    with pytest.raises(OutOfMemory) as refused:
+        schedule(whole, Options(capacity=low - 1, slab=low - 1))
+    assert refused.value.least == low
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cache_moves_nothing_when_everything_fits(seed: int):
+    whole = route(random_net(seed, batch=2))
+    room = extent(schedule(whole, PRESETS["cache"]))
+    assert moved(schedule(whole, Options(capacity=room, slab=room))) == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_least_memory_that_an_error_names_works(seed: int):
+    whole = route(random_net(seed, batch=2))
+    for preset in ("baseline", "liveness", "superneurons"):
+        tight = Options(
+            PRESETS[preset].liveness,
+            PRESETS[preset].recompute,
+            PRESETS[preset].transfers,
+            capacity=256,
+            slab=256,
+        )
+        with pytest.raises(OutOfMemory) as refused:
+            schedule(whole, tight)
+        least = refused.value.least
+        enough = Options(
+            tight.liveness,
+            tight.recompute,
+            tight.transfers,
+            capacity=least,
+            slab=least,
+        )
+        assert extent(schedule(whole, enough)) <= least
+
+
+def test_the_host_has_a_limit_too():
+    whole = route(random_net(3, batch=2))
+    kept = max(host_memory(schedule(whole, PRESETS["offload"])))
+    assert kept > 0
+    options = Options(recompute=None, transfers="offload", host_capacity=kept)
+    schedule(whole, options)
+    options = Options(recompute=None, transfers="offload", host_capacity=kept - 1)
+    with pytest.raises(OutOfMemory, match="host"):
+        schedule(whole, options)
+
+
+def test_planning_twice_gives_the_same_plan():
+    for preset in PRESETS.values():
+        texts = {str(schedule(route(random_net(5, 2)), preset)) for _ in range(2)}
+        assert len(texts) == 1
+
+
+def test_passes_leave_their_argument_as_it_was():
+    plan = routed(7)
+    before = str(plan)
+    for strategy in ("speed-centric", "memory-centric", "cost-aware"):
+        offload(recompute(plan, strategy))
+    free_dead(plan)
+    assert str(plan) == before
+
+
+def test_an_allocated_plan_is_refused_by_liveness():
+    plan = free_dead(routed(1))
+    assert any(isinstance(step, Alloc | Free) for step in plan.steps)
+    with pytest.raises(TypeError, match="allocated"):
+        free_dead(plan)
