@@ -19,6 +19,7 @@ from snref.plans import Alloc, Free, Offload, Phase, Plan, Prefetch, Run
 from snref.tensor import Tensor
 
 MACHINES = Path(__file__).parent / "machines"
+INTENSE = 8  # operations a byte: what does more multiplies matrices
 NUMBERS = {  # of a machine's file, with their units
     "flops": "FLOP/s",
     "bandwidth": "bytes/s",
@@ -175,7 +176,8 @@ def costs(plan: Plan, machine: Machine) -> Costs:
                         known[way] = machine.seconds(way.name, way.flops, way.moved)
                     algorithms[run.layer, piece.part, way.name] = known[way]
             else:
-                kind = "product" if piece.kernel.startswith("linear.") else "other"
+                dense = piece.flops > INTENSE * piece.moved
+                kind = "product" if dense else "other"
                 total += machine.seconds(kind, piece.flops, piece.moved)
         runs[run.layer, run.phase] = total
     return Costs(

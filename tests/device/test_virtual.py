@@ -107,6 +107,15 @@ def test_algorithms_are_costed_by_name_and_other_launches_by_run():
     assert model.seconds(run) == tiled + k40c.launch_latency
 
 
+def test_what_does_many_operations_a_byte_is_costed_as_a_matrix_product():
+    x, y = tensor("x"), tensor("y")
+    k40c = machine("k40c")
+    for flops, moved, kind in (10**12, 10**9, "product"), (10**9, 10**9, "other"):
+        run = Run("a", "forward", (Launch("", (y,), (x,), flops=flops, moved=moved),))
+        seconds = virtual.costs(Plan((run,)), k40c).runs["a", "forward"]
+        assert seconds == k40c.seconds(kind, flops, moved)
+
+
 # Clocks: a run takes 1 s, a copy out 4 s, a copy in 2 s.
 
 
