@@ -110,8 +110,8 @@ class _Plain(ast.NodeTransformer):
             case ast.Call(ast.Name(ir.HIGHEST | ir.SLOT), [value, *_]):
                 return self.visit(value)
             case ast.Call(ast.Name(ir.VOTE), [ast.Name(how), *_]):
-                ballot = how == "vote_ballot"
-                return ast.Constant(0xFFFFFFFF if ballot else True)
+                lanes = how in ("vote_ballot", "match_any", "match_all")
+                return ast.Constant(0xFFFFFFFF if lanes else True)
         return self.generic_visit(node)
 
 

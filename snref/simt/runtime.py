@@ -256,6 +256,23 @@ def vote_equal(held, here, mask, thread):
     return not some or vote_all(held, here, mask, thread)
 
 
+@njit
+def match_any(held, here, mask, thread):
+    bits = numba.uint32(0)
+    first = thread & ~31
+    for lane in range(min(32, held.size - first)):
+        if here[first + lane] and (mask >> lane) & 1:
+            if held[first + lane] == held[thread]:
+                bits |= numba.uint32(1) << numba.uint32(lane)
+    return bits
+
+
+@njit
+def match_all(held, here, mask, thread):
+    same = match_any(held, here, mask, thread)
+    return same if same == vote_ballot(here, here, mask, thread) else numba.uint32(0)
+
+
 # ------------------------------------------------------------------ bits and numbers
 
 

@@ -49,6 +49,8 @@ _VOTES = {
     "any_sync": "vote_any",
     "eq_sync": "vote_equal",
     "ballot_sync": "vote_ballot",
+    "match_any_sync": "match_any",
+    "match_all_sync": "match_all",
 }
 _COUNTS = {"syncthreads_or": ir.ANY, "syncthreads_count": ir.COUNT}
 
@@ -68,6 +70,8 @@ def lower(
     """
     cut = ast.Expr(call(ir.CUT))
     number, threads = expression(thread), ast.Constant(prod(block))
+    if called == "lanemask_lt":
+        return [], expression(f"(1 << ({thread}) % {SIZE}) - 1"), []
     if called == "syncwarp":
         return [cut], ast.Constant(None), []
     if called in _SHUFFLES:
@@ -82,7 +86,8 @@ def lower(
         vote = args[1] if len(args) > 1 else ast.Constant(True)
         how = _VOTES.get(called, "vote_ballot")
         held, result = fresh("vote"), fresh("voted")
-        put = assign(held, _truth(vote))
+        matches = called.startswith("match")
+        put = assign(held, vote if matches else _truth(vote))
         # a thread that is not here has no vote
         clear = ast.Expr(call(ir.CLEAR, name(held)))
         active = fresh("here")
@@ -90,7 +95,11 @@ def lower(
         clear2 = ast.Expr(call(ir.CLEAR, name(active)))
         count = call(ir.VOTE, name(how), name(held), name(active), mask, number)
         read = assign(result, count)
-        return [clear, clear2, put, here, cut, read], name(result), [how]
+        answer: ast.expr = name(result)
+        if called == "match_all_sync":
+            every = ast.Compare(name(result), [ast.NotEq()], [ast.Constant(0)])
+            answer = ast.Tuple([answer, every], ast.Load())
+        return [clear, clear2, put, here, cut, read], answer, [how]
     if called in _COUNTS:
         result, part = fresh("total"), fresh("part")
         put = assign(part, _truth(args[0]))

@@ -58,7 +58,7 @@ atomic; differs; in the order of threads: sums of floats are the same at each ru
 threadfence threadfence_block threadfence_system nanosleep; differs; nothing to do
 selp popc brev clz ffs fma cbrt; runs;
 cg; differs; a grid that synchronises runs as one block (rule grid-sync)
-match_any_sync match_all_sync lanemask_lt; refused; by the compiler of kernels
+match_any_sync match_all_sync lanemask_lt; runs;
 shfl_sync_intrinsic vote_sync_intrinsic; refused; by the compiler of kernels: use \
 shfl_sync, all_sync ... which are made of them
 fp16; refused; by the compiler of kernels: use float32

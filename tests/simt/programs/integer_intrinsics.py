@@ -26,6 +26,23 @@ assert out[4].tolist() == [2, 2, 1, 1]
 
 
 @cuda.jit
+def wide_bits(x, counts, reversed_bits):
+    i = cuda.grid(1)
+    if i < x.size:
+        counts[0, i] = cuda.popc(x[i])
+        counts[1, i] = cuda.clz(x[i])
+        counts[2, i] = cuda.ffs(x[i])
+        reversed_bits[i] = cuda.brev(x[i])
+
+
+x = np.array([0, 1, 1 << 40, 0xFFFFFFFFFFFFFFFF], np.uint64)
+counts, reversed_bits = np.zeros((3, 4), np.int32), np.zeros(4, np.uint64)
+wide_bits[1, 32](x, counts, reversed_bits)
+assert counts.tolist() == [[0, 1, 1, 64], [64, 63, 23, 0], [0, 1, 41, 1]]
+assert reversed_bits.tolist() == [0, 1 << 63, 1 << 23, 0xFFFFFFFFFFFFFFFF]
+
+
+@cuda.jit
 def reals(x, out):
     i = cuda.grid(1)
     if i < x.size:

@@ -60,3 +60,26 @@ votes[1, 32](np.arange(32), out)
 assert not out[0].any() and out[1].all() and not out[2].any()
 assert (out[3] & ALL == 0x55555555).all()
 assert (out[4] & ALL == ALL).all()
+
+
+@cuda.jit
+def matches(x, out):
+    lane = cuda.threadIdx.x
+    out[0, lane] = cuda.match_any_sync(ALL, x[lane])
+    mask, same = cuda.match_all_sync(ALL, x[lane] * 0)
+    out[1, lane] = mask
+    out[2, lane] = same
+    mask, same = cuda.match_all_sync(ALL, x[lane])
+    out[3, lane] = mask
+    out[4, lane] = same
+    out[5, lane] = cuda.lanemask_lt()
+
+
+x = np.arange(32) % 3
+out = np.zeros((6, 32), np.int64)
+matches[1, 32](x, out)
+groups = [sum(1 << i for i in range(32) if i % 3 == k) for k in range(3)]
+assert (out[0] & ALL == np.array(groups)[x]).all()
+assert (out[1] & ALL == ALL).all() and out[2].all()
+assert not out[3].any() and not out[4].any()
+assert (out[5] & ALL == (1 << lanes) - 1).all()
