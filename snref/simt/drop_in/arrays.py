@@ -187,7 +187,7 @@ class DeviceNDArray:
             return self
         if self.ndim != 2:
             raise NotImplementedError("only matrices are transposed")
-        return to_device(np.ascontiguousarray(self._data.T))
+        return DeviceNDArray.over(np.ascontiguousarray(self._data.T))
 
     def split(self, section: int, stream: Any = 0) -> Iterator["DeviceNDArray"]:
         """Views of `section` elements each, the last one shorter."""

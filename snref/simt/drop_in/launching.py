@@ -161,7 +161,8 @@ def _one_block(
 def _names(function: Function) -> set[str]:
     """Names of `numba.cuda` and of attributes in a function and those it calls."""
     found: set[str] = set()
-    seen, pending = set(), [function]
+    seen: set[Function] = set()
+    pending = [function]
     while pending:
         current = pending.pop()
         seen.add(current)
@@ -169,8 +170,8 @@ def _names(function: Function) -> set[str]:
         objects = [*outside.globals.values(), *outside.nonlocals.values()]
         found |= set(current.__code__.co_names)
         found |= {n for n in _OF_BLOCKS if any(o is getattr(cuda, n) for o in objects)}
-        called = {getattr(o, "py_func", None) for o in objects}
-        pending += called - seen - {None}
+        called = {o.py_func for o in objects if hasattr(o, "py_func")}
+        pending += called - seen
     return found
 
 
