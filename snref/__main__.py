@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     standard error.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if sys.path[:1] != [""]:
-        sys.path.insert(0, "")  # MODULE:FUNCTION may be in the working directory
+    if "" not in sys.path:
+        sys.path.append("")  # MODULE:FUNCTION may be in the working directory
     verb = next((word for word in words if not word.startswith("-")), None)
     arguments = _parser(verb).parse_args(words)
     try:

@@ -134,16 +134,20 @@ def _rows(path: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Each row with where it stands, for messages."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
-        if tuple(next(rows, ())) != COLUMNS:
-            raise ValueError(f"{path}, line 1: the columns must be {','.join(COLUMNS)}")
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            if row and len(row) != len(COLUMNS):
-                raise ValueError(
-                    f"{where}: {len(row)} columns, there must be {len(COLUMNS)}"
-                )
-            if row:
-                yield where, dict(zip(COLUMNS, row, strict=True))
+        try:
+            if tuple(next(rows, ())) != COLUMNS:
+                raise ValueError(f"the columns must be {','.join(COLUMNS)}")
+            for row in rows:
+                if row and len(row) != len(COLUMNS):
+                    raise ValueError(
+                        f"{len(row)} columns, there must be {len(COLUMNS)}"
+                    )
+                if row:
+                    where = f"{path}, line {rows.line_num}"
+                    yield where, dict(zip(COLUMNS, row, strict=True))
+        except (csv.Error, ValueError) as error:  # of the file, or its encoding
+            line = max(1, rows.line_num)
+            raise ValueError(f"{path}, line {line}: {error}") from None
 
 
 def _one_of(word: str, allowed: tuple[str, ...], where: str) -> Any:

@@ -1,4 +1,31 @@
-"""A planned net and its numbers: for people as a table, for programs as JSON."""
+"""A planned net and its numbers: for people as a table, for programs as JSON.
+
+Unless it says otherwise, a number counts the bytes of data tensors: layer outputs and
+data gradients. That is what the papers count. The keys of the JSON:
+
+    baseline_bytes              all of them together
+    peak_bytes                  the most in use at once: at route step ``peak_step``
+                                (from 1; the first, if several), ``peak_layer``'s
+                                ``peak_phase``
+    memory_by_step              a number a route step, which is a forward or backward
+                                run; re-runs and copies count to the step after them,
+                                updates to the one before
+    live_tensors_by_step        how many they are
+    lower_bound_bytes           the largest run's tensors, each rounded up to 256 bytes:
+                                below it this route has no plan
+    layer_peak_bytes            the largest backward run's: the paper's max(l_i);
+                                ``original_layer_peak_bytes`` as its code sums it
+    peak_with_workspace_bytes   the most in use, workspaces too, rounded up to 256
+    extent_bytes                the highest address: that, and what lies between
+    resident                    bytes of what is not planned but always there
+    total_bytes                 resident and extent: what the device needs in all
+    total_lower_bound_bytes     resident and lower bound
+    extra_forwards              forward runs beyond each layer's first
+    offload_bytes, prefetch_bytes, host_bytes
+                                copied to the host; copied back; kept there at once
+    modelled                    seconds of an iteration: of compute, and of waiting for
+                                copies (stall); with the constants of the machine
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

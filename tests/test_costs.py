@@ -62,6 +62,7 @@ def test_missing_seconds_are_named():
     [
         ("", "line 1: the columns must be what,layer,phase,part,algorithm,value"),
         ("layer,seconds\n", "line 1: the columns must be"),
+        (HEADER + "run,\x00", "line 2: "),
         (HEADER + LINK + "run,conv1,forward,,,fast\n", "line 4: .*not 'fast'"),
         (HEADER + LINK + "run,conv1,forward,,,-1\n", "line 4: .*>= 0, not '-1'"),
         (HEADER + LINK + "run,conv1,forward,,,nan\n", "line 4: .*not 'nan'"),

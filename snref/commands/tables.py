@@ -4,7 +4,7 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -102,13 +102,13 @@ def put(
     arguments: argparse.Namespace, text: str, table: Table, report: dict[str, Any]
 ) -> None:
     """Write the forms that were asked for; the text, unless one took its place."""
-    forms = {
-        arguments.json: lambda: json.dumps(report, indent=1) + "\n",
-        arguments.csv: table.csv,
-        arguments.latex: table.latex,
-    }
-    if "-" not in forms:
+    forms: list[tuple[str | None, Callable[[], str]]] = [
+        (arguments.json, lambda: json.dumps(report, indent=1) + "\n"),
+        (arguments.csv, table.csv),
+        (arguments.latex, table.latex),
+    ]
+    if all(path != "-" for path, _ in forms):
         print(text)
-    for path, form in forms.items():
+    for path, form in forms:
         if path is not None:
             write(path, form())

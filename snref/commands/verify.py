@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from snref.commands import arguments as shared
@@ -21,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "plan",
         metavar="plan.json",
-        help="from a planner, or from snref plan --steps --json plan.json",
+        help="from a planner, or from snref plan --steps --json plan.json; "
+        "- is standard input",
     )
     parser.add_argument(
         "--slab",
@@ -84,8 +86,11 @@ def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _loaded(path: str) -> Any:
-    with open(path, encoding="utf-8") as file:
-        try:
+    """A JSON file, or standard input."""
+    try:
+        if path == "-":
+            return json.load(sys.stdin)
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path}: no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no JSON: {error}") from None
