@@ -2,9 +2,9 @@
 
 A figure is a module of this package with three functions and nothing global:
 
-    measure() -> rows            dictionaries with the same keys, in the order of the CSV
-    draw(rows) -> Figure         draws, computes nothing
-    compare(rows) -> claims      of the papers: see ``Claim``
+    measure() -> rows          dictionaries with the same keys, in the order of the CSV
+    draw(rows) -> Figure       draws, computes nothing
+    compare(rows) -> claims    of the papers: see ``Claim``
 """
 
 import argparse

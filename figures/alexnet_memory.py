@@ -59,11 +59,11 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
             f"{peak:.0f}",
             (at, peak),
             textcoords="offset points",
-            xytext=(7, 3),
+            xytext=(-5, 4) if name == "offload" else (7, 3),
+            ha="right" if name == "offload" else "left",
             color=colour,
             fontsize=10,
             fontweight="bold",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     backward = sum(row["phase"] == "forward" for row in rows) + 0.5
     axes.axvline(backward, color="#cccccc", linewidth=1, zorder=0)
