@@ -1,0 +1,3 @@
+"""Whole CUDA programs are run by test_drop_in.py, not imported to look for doctests."""
+
+collect_ignore = ["programs"]
