@@ -31,6 +31,7 @@ class Run:
     reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
     writes: tuple[Tensor, ...] = field(init=False, repr=False)
     working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
+    touched: tuple[Tensor, ...] = field(init=False, repr=False)  # and workspaces
     _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
@@ -42,10 +43,11 @@ class Run:
                     reads[tensor] = None
             for tensor in piece.outputs:
                 writes[tensor] = None
-        scheduled = [t for t in {**reads, **writes} if t.scheduled]
+        scheduled = tuple([t for t in {**reads, **writes} if t.scheduled])
         object.__setattr__(self, "reads", tuple(reads))
         object.__setattr__(self, "writes", tuple(writes))
-        object.__setattr__(self, "working_set", tuple(scheduled))
+        object.__setattr__(self, "working_set", scheduled)
+        object.__setattr__(self, "touched", scheduled + self.workspaces)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -126,39 +126,42 @@ def _fit(plan: Plan, options: Options, costs: Costs | None) -> Plan:
     if limit is not None and limit < bound and options.transfers == "cache":
         raise OutOfMemory(_tightest(plan), bound, limit, bound)
     bare = free_dead(plan) if options.liveness else hold_all(plan)
-    if limit is None and not options.liveness:
-        return place(bare)  # always at its peak
-    if limit is None:
-        return _allocate(plan, options, costs, max(memory(bare, workspace=True)))
-    if max(memory(bare, workspace=True)) <= limit:
-        bare = place(bare, limit)
-        if extent(bare) <= limit:
-            return _with_workspaces(plan, bare, options, costs, limit)
+    peak = max(memory(bare, workspace=True))
+    if limit is None or peak <= limit:
+        placed = place(bare, limit)
+        if limit is None or extent(placed) <= limit:
+            return _with_workspaces(plan, placed, options, costs, peak)
     if options.transfers == "cache":
         fastest: ChooseAlgorithms | None = None
         if costs is not None and options.algorithms != "none":
             freedom = options.algorithms
             fastest = lambda run, left: choose(run, left, costs, freedom)  # noqa: E731
         return tensor_cache(plan, limit, fastest)
-    needed = max(memory(bare, workspace=True))
     least = extent(place(bare))
-    raise OutOfMemory(_fullest(bare), max(needed, least), limit, least)
+    raise OutOfMemory(_fullest(bare), max(peak, least), limit, least)
 
 
 def _with_workspaces(
-    plan: Plan, bare: Plan, options: Options, costs: Costs | None, limit: int
+    plan: Plan, placed: Plan, options: Options, costs: Costs | None, peak: int
 ) -> Plan:
-    """With workspaces under the limit; fewer where fragmentation is in the way."""
+    """The plan with workspaces, if there are to be any and they fit.
+
+    With a limit, fewer of them where fragmentation is in the way.
+    """
     if costs is None or options.algorithms == "none":
-        return bare
-    granted = limit
+        return placed
+    if options.limit is None and not options.liveness:
+        return placed  # always at its peak
+    granted = peak if options.limit is None else options.limit
     for _ in range(4):
-        full = _allocate(plan, options, costs, granted)
-        excess = extent(full) - limit
+        full = choose_algorithms(plan, granted, costs, options.algorithms)
+        full = free_dead(full) if options.liveness else hold_all(full)
+        full = place(full, options.limit)
+        excess = 0 if options.limit is None else extent(full) - options.limit
         if excess <= 0:
             return full
         granted -= excess
-    return bare
+    return placed
 
 
 def _tightest(plan: Plan) -> str:
@@ -175,16 +178,6 @@ def _fullest(plan: Plan) -> str:
         key=lambda pair: pair[0],
     )
     return f"{run.layer} {run.phase}"
-
-
-def _allocate(
-    plan: Plan, options: Options, costs: Costs | None, granted: int | None
-) -> Plan:
-    """Algorithms, liveness and placement: the plan without a cache."""
-    if costs is not None and options.algorithms != "none":
-        plan = choose_algorithms(plan, granted, costs, options.algorithms)
-    plan = free_dead(plan) if options.liveness else hold_all(plan)
-    return place(plan, options.limit)
 
 
 @contextmanager

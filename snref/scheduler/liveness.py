@@ -45,10 +45,9 @@ def deaths(plan: Plan) -> list[tuple[Tensor, ...]]:
     live: set[Tensor] = set()
     dead: list[tuple[Tensor, ...]] = []
     for step in reversed(plan.steps):
-        used = _touched(step)
-        dead.append(tuple(tensor for tensor in used if tensor not in live))
+        dead.append(tuple([t for t in _touched(step) if t not in live]))
         live.difference_update(writes(step))
-        live.update(tensor for tensor in reads(step) if tensor.scheduled)
+        live.update(reads(step))
     return dead[::-1]
 
 
@@ -87,7 +86,7 @@ def _touched(step: Step) -> tuple[Tensor, ...]:
     """The scheduled tensors a step needs room for, workspaces among them."""
     match step:
         case Run():
-            return step.working_set + step.workspaces
+            return step.touched
         case Offload(tensor) | Prefetch(tensor):
             return (tensor,)
         case Alloc() | Free():
