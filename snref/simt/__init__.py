@@ -26,10 +26,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from snref.simt.ir import KernelError
+from snref.simt.profile import Profile
 from snref.simt.run import Compiled, show
 from snref.simt.stamps import Check
 
-__all__ = ["KernelError", "check", "compile", "show"]
+__all__ = ["KernelError", "check", "compile", "profile", "show"]
 
 
 def compile(kernel: Any, threads: int | None = None) -> Compiled:
@@ -58,3 +59,13 @@ def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
     with their source lines, thread and block.
     """
     return Check(kernel, outputs)
+
+
+def profile(kernel: Any) -> Profile:
+    """The same launch, with a count of what a GPU would do, by source line.
+
+    `profile(kernel)[grid, block](*arrays)` returns a Report: 32-byte sectors of global
+    memory that a warp loads and stores, bank conflicts of shared memory, warps whose
+    threads part ways at a branch, floating-point operations. Print it, or read `lines`.
+    """
+    return Profile(kernel)

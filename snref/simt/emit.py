@@ -56,6 +56,10 @@ class Style:
         """Lines in place of syncthreads."""
         return []
 
+    def after_run(self) -> list[str]:
+        """Lines after the threads' loop of a run."""
+        return []
+
     def facts(self) -> dict[str, Any]:
         """What the launch needs to know about the printed text."""
         return {}
@@ -330,11 +334,12 @@ class _Printer:
         if where:
             low, high = min(where), max(where)
             self.put(depth, f"# line {low}" + (f"-{high}" if high > low else ""))
-        depth = self.loops("x" if self.in_row else "zyx", depth)
+        inner = self.loops("x" if self.in_row else "zyx", depth)
         lines = self.thread(run, plan)
         if any(re.search(r"\b_t\b", line) for line in lines):
-            self.put(depth, f"_t = {self.number()}")
-        self.put(depth, *lines)
+            self.put(inner, f"_t = {self.number()}")
+        self.put(inner, *lines)
+        self.put(depth, *self.style.after_run())
 
     def number(self) -> str:
         bx, by, bz = self.kernel.block

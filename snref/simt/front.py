@@ -28,7 +28,7 @@ import numpy as np
 from numba import cuda
 from numba.np import numpy_support
 
-from snref.simt import ir, warps
+from snref.simt import ir, vectors, warps
 from snref.simt.ir import Array, Kernel, KernelError, assign, at, expression, name
 from snref.simt.recursion import calls_itself, outline
 from snref.simt.returns import without_returns
@@ -130,6 +130,7 @@ class _Unit:
         self.taken: set[str] = set()
         self.calling: list[Any] = []
         self.outlined: dict[Any, str] = {}  # functions that call themselves
+        self.vectors: vectors.Vectors = {}
         self.sites: list[str] = []  # the texts of REFUSE
 
     def fresh(self, stem: str) -> str:
@@ -362,7 +363,9 @@ class _Function:
             return known
         if self.object(node) is not None:
             return self.unknown(node)
-        return ast.Attribute(self.expr(node.value), node.attr, node.ctx)
+        value = self.expr(node.value)
+        part = vectors.component(value, node.attr, self.unit.vectors)
+        return part or ast.Attribute(value, node.attr, node.ctx)
 
     def short_circuit(self, node: ast.IfExp | ast.BoolOp) -> ast.expr:
         """`a if c else b`, `a and b`: a branch that needs statements becomes an `if`."""
@@ -513,6 +516,9 @@ class _Function:
                 raise self.fail(node, "const.array_like takes a global NumPy array")
             return name(self.constant(values, ast.unparse(node.args[0])))
         args = self.sequence(node.args)
+        vector = vectors.layout(called)
+        if vector:
+            return self.vector(vector[0], vector[1], args, node)
         if called == "selp":
             return ast.IfExp(*args)
         if called.startswith("atomic.") and called[7:] in warps.ATOMICS:
@@ -533,6 +539,20 @@ class _Function:
             unit.imports[needed] = f"from snref.simt.runtime import {needed}"
         self.before += [at(s, line) for s in statements]
         return result
+
+    def vector(
+        self, kind: str, size: int, args: list[ast.expr], node: ast.Call
+    ) -> ast.expr:
+        """`float32x2(a, b)`, as a new variable."""
+        unit = self.unit
+        parts = vectors.components(args, unit.vectors)
+        if len(parts) != size:
+            given = f"{ast.unparse(node.func)} takes {size} numbers, not {len(parts)}"
+            raise self.fail(node, given)
+        self.type_name(getattr(numba.types, kind))
+        new, numbers = unit.fresh("vector"), vectors.converted(kind, parts)
+        self.before += vectors.make(new, numbers, unit.vectors, unit.fresh, node.lineno)
+        return name(new)
 
     def inline(self, function: Any, node: ast.Call) -> ast.expr:
         """The statements of a device function, in place; its result as a value."""
@@ -568,7 +588,7 @@ class _Function:
             if plain and p not in stored:  # arrays and unchanged values: by name
                 inner.rename[p] = value
             else:
-                self.before.append(assign(f"{stem}_{p}", value, node.lineno))
+                self.before += self.store(f"{stem}_{p}", value, node.lineno)
         self.unit.calling.append(function)
         self.before += inner.block(inner.body)
         self.unit.calling.pop()
@@ -667,7 +687,17 @@ class _Function:
             right, left = self.sequence([value, target])
         else:
             right, left = self.expr(value), self.expr(target)
+        if isinstance(left, ast.Name):
+            return self.store(left.id, right, line)
         return [at(ast.Assign([left], right), line)]
+
+    def store(self, target: str, value: ast.expr, line: int) -> list[ast.stmt]:
+        """A variable gets a value; a vector, each of its components."""
+        held = self.unit.vectors
+        parts = vectors.copied(value, held)
+        if parts:
+            return vectors.make(target, parts, held, self.unit.fresh, line)
+        return [assign(target, value, line)]
 
     def unpack(
         self, targets: list[ast.expr], value: ast.expr, line: int

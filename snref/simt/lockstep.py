@@ -3,11 +3,13 @@
 A loop whose bounds alone differ between threads becomes a uniform loop over as many
 rounds as the longest needs, and a mask (what a GPU's warp does, too):
 
-    for i in range(t, n, 64):             _span1 = _highest(n - t)
+    for i in range(t, n, 64):             _span1 = n - 0
         s += a[i]                 ->      for _k1 in range(0, _span1, 64):
                                               i = t + _k1
                                               if i < n:
                                                   s += a[i]
+
+(thread 0 has the lowest start; where that is not plain, `_highest(n - t)` finds out).
 
 A barrier under a condition that may differ is legal CUDA as long as it does not at this
 launch. The condition becomes thread 0's, and a thread that disagrees ends the launch:
@@ -103,14 +105,45 @@ class _Rewriter:
         else:
             before.append(assign(last, stop, line))
             end = name(last)
-        length = ast.BinOp(copy.deepcopy(end), ast.Sub(), name(first))
-        before.append(assign(span, call(ir.HIGHEST, length), line))
+        lowest = None if self.uniformity.varies(end) else self.lowest(start)
+        if lowest is None:
+            length = ast.BinOp(copy.deepcopy(end), ast.Sub(), name(first))
+            before.append(assign(span, call(ir.HIGHEST, length), line))
+        else:  # thread 0 goes the longest way
+            length = ast.BinOp(copy.deepcopy(end), ast.Sub(), lowest)
+            before.append(assign(span, length, line))
         assert isinstance(loop.target, ast.Name)
         here = ast.Compare(name(loop.target.id), [ast.Lt()], [copy.deepcopy(end)])
         rounds = call("range", ast.Constant(0), name(span), step)
         body = self.block(loop.body, False)
         inner = [assign(loop.target.id, i), ast.If(here, body, [])]
         return [*before, at(ast.For(name(k, True), rounds, inner, []), line)]
+
+    def lowest(self, value: ast.expr) -> ast.expr | None:
+        """The value in thread 0, if no thread has a lower one: a sum of uniform terms
+        and multiples of the thread's index. Else None."""
+        if not self.uniformity.varies(value):
+            return copy.deepcopy(value)
+        match value:
+            case ast.Name(id) if id in ir.THREAD:
+                return ast.Constant(0)
+            case ast.Name(id) if len(self.definitions.get(id, ())) == 1:
+                (definition,) = self.definitions[id]
+                fixed = {*ir.THREAD, *ir.BLOCK, *ir.GRID, *self.kernel.types}
+                fixed -= set(self.definitions)
+                if isinstance(definition, ast.Assign) and id not in self.kernel.types:
+                    if ir.names(definition.value) <= fixed:
+                        return self.lowest(definition.value)
+            case ast.BinOp(left, ast.Add(), right):
+                terms = self.lowest(left), self.lowest(right)
+                if terms[0] is not None and terms[1] is not None:
+                    return ast.BinOp(terms[0], ast.Add(), terms[1])
+            case ast.BinOp(left, ast.Mult(), ast.Constant(int(n))) if n >= 0:
+                term = self.lowest(left)
+                return (
+                    None if term is None else ast.BinOp(term, ast.Mult(), value.right)
+                )
+        return None
 
     # ---- barriers under a condition
 

@@ -83,14 +83,14 @@ class Compiled:
         self.__name__ = getattr(self.function, "__name__", "kernel")
         self.__doc__ = getattr(self.function, "__doc__", None)
 
-    def __getitem__(self, configuration: Any) -> Callable[..., None]:
+    def __getitem__(self, configuration: Any) -> Callable[..., Any]:
         """`grid, block[, stream[, bytes of dynamic shared memory]]`."""
         grid, block, *rest = configuration
         grid, block = _three(grid), _three(block)
         dynamic = int(rest[1]) if len(rest) > 1 else 0
 
-        def launch(*arguments: Any) -> None:
-            self.launch(grid, block, dynamic, arguments)
+        def launch(*arguments: Any) -> Any:
+            return self.launch(grid, block, dynamic, arguments)
 
         return launch
 
@@ -105,7 +105,7 @@ class Compiled:
 
     def launch(
         self, grid: Three, block: Three, dynamic: int, arguments: Sequence[Any]
-    ) -> None:
+    ) -> Any:
         module = self.module(block, dynamic, arguments)
         blocks = grid[0] * grid[1] * grid[2]
         workers = 1 if module.ordered else min(self.threads, blocks)
