@@ -1,14 +1,15 @@
 """Which plan for so much memory: a ladder, each rung quicker and in need of more.
 
-The candidates are every kind of recomputation with every kind of transfer, and, with
-the most recomputation and with none, the tensor cache in slabs of several sizes. Their
-plans are the same for every amount of memory, which only says which of them fit. Of
-these plans, by extent, each that is quicker than all before it, and does not use less,
-is a rung; the highest that fits is taken. So more memory never gives a slower plan, and
-less memory never one with a higher peak.
+The candidates are every kind of recomputation with every kind of transfer, and the
+tensor cache in slabs of several sizes. Their plans are the same for every amount of
+memory, which only says which of them fit. Of these plans, by extent, each that is
+quicker than all before it, and does not use less, is a rung; the highest that fits is
+taken. So more memory never gives a slower plan, and less memory never one with a
+higher peak.
 
 Plans are compared without workspaces: tensors come first, and workspaces get what is
-left (SuperNeurons, section 3.5). To build a ladder takes as long as some twenty plans.
+left (SuperNeurons, section 3.5). To build a ladder takes as long as some twenty plans,
+of a very deep net ten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +25,15 @@ from snref.scheduler.recomputation import Strategy
 from snref.tensor import aligned
 
 RECOMPUTE: tuple[Strategy | None, ...] = (None, *get_args(Strategy))
+FEW: tuple[Strategy | None, ...] = (None, "cost-aware")  # with a cache, or very deep
 TRANSFERS: tuple[Literal["none", "offload", "demand", "cache"], ...] = (
     "none",
     "offload",
     "demand",
     "cache",
 )
-WITH_CACHE = (None, "memory-centric")  # the others help where nothing need move
-LEVELS = 6  # sizes of slab for the cache, from the lower bound up; of nets with
-EFFORT = 40_000  # many steps only so many levels that levels x steps is this
+DEEP = 10_000  # steps of the route from which a net is very deep
+LEVELS, LEVELS_DEEP = 6, 3  # from the smallest slab of the cache to the largest
 
 
 class Overrides(TypedDict, total=False):
@@ -89,17 +90,13 @@ def ladder(
     held = replace(_bare(given), recompute=None, transfers="none")
     simplest = schedule(route, held)
     top = _rung(held, simplest, costs)
-    may_be_top = held in _candidates(given, ())
+    may_be_top = held in _candidates(route, given, ())
     if may_be_top and top.extent <= capacity:
         return [top]
-    bound = lower_bound(simplest)
-    levels = max(2, min(LEVELS, EFFORT // len(route.steps)))
-    sizes = [
-        aligned(bound + (top.extent - bound) * level // levels)
-        for level in range(levels + 1)
-    ]
+    sizes = _slabs(route, lower_bound(simplest), top.extent)
+    fitting = [size for size in sizes if size <= capacity]
     found = []
-    for options in _candidates(given, [size for size in sizes if size <= capacity]):
+    for options in _candidates(route, given, fitting):
         try:
             found.append(_rung(options, schedule(route, options), costs))
         except OutOfMemory:  # of the host
@@ -120,17 +117,27 @@ def _bare(given: Overrides) -> Options:
     return replace(replace(Options(), **given), algorithms="none")
 
 
-def _candidates(given: Overrides, slabs: Sequence[int]) -> Iterator[Options]:
+def _slabs(route: Plan, least: int, most: int) -> list[int]:
+    """Sizes of slab from the least to the most, in equal ratios."""
+    levels = LEVELS if len(route.steps) < DEEP else LEVELS_DEEP
+    ratio = (most / least) ** (1 / levels)
+    return [least, *(aligned(int(least * ratio**i)) for i in range(1, levels))]
+
+
+def _candidates(
+    route: Plan, given: Overrides, slabs: Sequence[int]
+) -> Iterator[Options]:
     """All options that agree with what is given; for the cache, in each slab."""
     bare = _bare(given)
+    strategies = RECOMPUTE if len(route.steps) < DEEP else FEW
     for recompute, transfers in product(
-        [given["recompute"]] if "recompute" in given else RECOMPUTE,
+        [given["recompute"]] if "recompute" in given else strategies,
         [given["transfers"]] if "transfers" in given else TRANSFERS,
     ):
         options = replace(bare, recompute=recompute, transfers=transfers)
         if transfers != "cache":
             yield options
-        elif recompute in WITH_CACHE or "recompute" in given:
+        elif recompute in FEW or "recompute" in given:
             for size in slabs:
                 yield replace(options, capacity=size, slab=size)
 
@@ -146,7 +153,7 @@ def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
     bound = lower_bound(schedule(route, held))
     least: Plan | None = None
     for options in sorted(
-        _candidates(given, [bound]), key=lambda o: o.transfers != "cache"
+        _candidates(route, given, [bound]), key=lambda o: o.transfers != "cache"
     ):
         try:
             plan = schedule(route, options)
