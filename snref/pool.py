@@ -84,7 +84,7 @@ class Pool:
         return None
 
     def take(self, offset: int, nbytes: int) -> bool:
-        """Allocate at this offset; False, and nothing is, if not all of it is a hole."""
+        """Allocate at this offset; False, and no change, if not all of it is a hole."""
         size = max(1, -(-nbytes // self.block)) * self.block
         hole = bisect(self._starts, offset) - 1
         start = self._starts[hole] if hole >= 0 else offset + 1

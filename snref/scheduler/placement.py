@@ -36,6 +36,7 @@ free      b
 free      c
 """
 
+from random import Random
 from typing import Literal, TypeAlias
 
 from snref.plans import Alloc, Free, Plan, Step
@@ -44,10 +45,11 @@ from snref.tensor import ALIGNMENT, Tensor
 
 Order: TypeAlias = Literal["arrival", "best"]
 
-WEIGHTS = (0.3, 0.7, 2)  # of bytes against lifetime, in the orders the search starts at
-PATIENCE = 100_000  # of a search: pairs it may look at beyond one pass, some 10 ms
-MAX_PAIRS = 1_000_000  # allocations that meet in time; no search if there are more
-SLACK = 1000  # the search ends at an extent of peak + peak / SLACK, if not at the peak
+WEIGHTS = (0, 0.5, 0.7, 2)  # of bytes against lifetime, in the orders of the search
+EFFORT = 1_000_000  # of a search, in pairs looked at: about 0.1 s
+PATIENCE = 100_000  # pairs an attempt may look at beyond one pass
+MAX_PAIRS = 1_000_000  # allocations that meet in time; with more there is no search
+SLACK = 1000  # an extent of peak + peak / SLACK is good enough, if the peak is not met
 
 
 def place(plan: Plan, slab: int | None = None, order: Order = "best") -> Plan:
@@ -118,8 +120,9 @@ def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
     if beside is None:
         return offsets
     target = low = peak  # no packing is known to be as tight as low
+    effort = EFFORT
     while True:
-        found = _search(sizes, events, beside, target)
+        found = _search(sizes, events, beside, target, effort)
         if found is None:
             low = target
         else:
@@ -128,6 +131,7 @@ def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
         if reached - low <= peak // SLACK or reached <= slab:
             return offsets
         target = (low + reached) // 2
+        effort = EFFORT // 8  # second best is worth less
 
 
 def _backward(events: list[int]) -> list[int]:
@@ -179,32 +183,46 @@ def _meetings(sizes: list[int], events: list[int]) -> list[list[int]] | None:
 
 
 def _search(
-    sizes: list[int], events: list[int], beside: list[list[int]], target: int
+    sizes: list[int],
+    events: list[int],
+    beside: list[list[int]],
+    target: int,
+    effort: int,
 ) -> list[int] | None:
-    """The offsets of a packing of at most this extent, None if none is found."""
+    """The offsets of a packing of at most this extent, None if none is found.
+
+    Many short attempts find more than a few long ones, which get stuck.
+    """
     life = [0] * len(sizes)
     for time, event in enumerate(events):
         life[max(event, ~event)] += time if event < 0 else -time
+    orders = []
     for weight in WEIGHTS:
         value = [size**weight * time for size, time in zip(sizes, life, strict=True)]
-        order = sorted(range(len(sizes)), key=value.__getitem__, reverse=True)
-        offsets = _pack(sizes, beside, order, target)
+        orders.append(sorted(range(len(sizes)), key=value.__getitem__, reverse=True))
+    patience = PATIENCE + len(sizes) + sum(map(len, beside))
+    draw = Random(0)  # the same packing every time
+    for attempt in range(max(len(orders), effort // patience)):
+        order = list(orders[attempt % len(orders)])
+        offsets = _pack(sizes, beside, order, target, patience, draw)
         if offsets is not None:
             return offsets
     return None
 
 
 def _pack(
-    sizes: list[int], beside: list[list[int]], order: list[int], target: int
+    sizes: list[int],
+    beside: list[list[int]],
+    order: list[int],
+    target: int,
+    patience: int,
+    draw: Random,
 ) -> list[int] | None:
     """Each allocation in this order at the lowest address that is free all its life.
 
-    Who would lie above the target moves to a half, three quarters or a quarter of its
-    rank, by how often it has complained, and packing resumes there. None once
-    patience is at an end.
+    One that would lie above the target goes to an earlier rank, rather a near one than
+    a far one, and packing resumes there. None once patience is at an end.
     """
-    patience = PATIENCE + len(order) + sum(map(len, beside))
-    complaints = [0] * len(order)
     spans: list[tuple[int, int] | None] = [None] * len(order)  # addresses, if packed
     rank = 0
     while rank < len(order):
@@ -222,8 +240,7 @@ def _pack(
             continue
         if patience < 0:
             return None
-        complaints[i] += 1
-        earlier = rank * (1 + complaints[i] % 3) // 4
+        earlier = int(rank * draw.random() ** 0.5)
         order.insert(earlier, order.pop(rank))
         for j in order[earlier : rank + 1]:
             spans[j] = None
