@@ -40,7 +40,6 @@ DO_NOT_RUN = {
     "foreign_function": "(rule foreign-code)",
     "foreign_link": "(rule foreign-code)",
     "sessions": "all threads of a block must reach the same barrier",
-    "vector_types": "not supported",
 }
 
 
@@ -116,12 +115,13 @@ def test_every_public_name_of_numba_cuda_has_a_verdict():
 
 
 def test_no_name_is_in_the_table_that_numba_cuda_lacks():
-    skipped = {"Modules"}  # imported, and so visible, by need; libdevice too
-    lacking = {"libdevice"}
+    skipped = {"Modules"}  # imported, and so visible, by need
+    lacking = {"libdevice"}  # a module, too
     if cuda.implementation == "Built-in":
         skipped.add("In numba-cuda only")
     else:
-        lacking |= {"fp16", "test", "shfl_sync_intrinsic", "vote_sync_intrinsic"}
+        lacking |= {"bf16", "fp16", "test"}
+        lacking |= {"shfl_sync_intrinsic", "vote_sync_intrinsic"}
     names = [n for row in ROWS if row.section not in skipped for n in row.names]
     assert {n for n in names if not hasattr(cuda, n)} <= lacking
 
@@ -155,6 +155,21 @@ def names_in_kernels(*verdicts):
 def test_a_name_for_kernels_that_runs_is_used_by_a_program(name):
     users = [n for n, p in PROGRAMS.items() if f"cuda.{name}" in p.read_text()]
     assert any(outcome(n) is None for n in users)
+
+
+def test_every_vector_type_runs(tmp_path):
+    names = [n for row in ROWS if row.section == "Vector types" for n in row.names]
+    lines = ["from numba import cuda", "@cuda.jit", "def use(out):"]
+    for i, n in enumerate(names):
+        last = "xyzw"[int(n[-1]) - 1]
+        arguments = ", ".join("1234"[: int(n[-1])])
+        lines += [f"    v{i} = cuda.{n}({arguments})", f"    out[{i}] = v{i}.{last}"]
+    path = tmp_path / "vectors.py"
+    path.write_text("\n".join(lines))
+    out = np.zeros(len(names), np.int64)
+    with installed():
+        runpy.run_path(str(path))["use"][1, 1](out)
+    assert out.tolist() == [int(n[-1]) for n in names]
 
 
 def test_a_name_for_kernels_that_is_refused_is_refused_at_its_line(tmp_path):

@@ -63,7 +63,8 @@ shfl_sync_intrinsic vote_sync_intrinsic; refused; by the compiler of kernels: us
 shfl_sync, all_sync ... which are made of them
 fp16; refused; by the compiler of kernels: use float32
 libdevice; refused; by the compiler of kernels: use the functions of `math`
-{vectors}; refused; by the compiler of kernels: use the last axis of an array
+## Vector types
+{vectors}; runs; in kernels: a variable for each component
 ## Compiling for GPUs
 compile compile_ptx compile_for_current_device compile_ptx_for_current_device; runs; \
 Numba's own, still for GPUs: needs NVVM from a CUDA toolkit
