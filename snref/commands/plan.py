@@ -9,7 +9,7 @@ from snref.commands.tables import Table, put
 from snref.costs import Costs
 from snref.ladder import Overrides
 from snref.plans import lines
-from snref.scheduler import PRESETS, no_garbage_collection
+from snref.scheduler import PRESETS, Options, no_garbage_collection
 
 EXAMPLE = "snref plan alexnet --batch 200 --preset superneurons --json -"
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """Single options, over those of the preset."""
-    allowed = get_type_hints(Overrides)
+    allowed = get_type_hints(Options)
     parser.add_argument(
         "--recompute",
         choices=list(shared.STRATEGIES),
