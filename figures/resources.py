@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
+from matplotlib.figure import Figure
+
 import snref.kernels
+from figures.claims import Claim
 from snref.device.views import viewed
 from snref.layer import PLANNED, Launch
 from snref.net import Net, route
@@ -255,3 +258,36 @@ def measure() -> list[dict[str, str | int | float]]:
                     }
                 )
     return rows
+
+
+def draw(rows: Sequence[dict[str, Any]]) -> Figure:
+    """Each kernel's least occupancy on four generations, over its block shapes."""
+    names = sorted({row["kernel"] for row in rows})
+    figure = Figure(figsize=(8, 0.19 * len(names) + 1), layout="constrained")
+    axes = figure.subplots()
+    colours = ("#9aa0a6", "#3f6fb5", "#e07b39", "#2f8f5b")
+    capabilities = sorted({row["capability"] for row in rows})
+    for capability, colour in zip(capabilities, colours, strict=True):
+        shown = [row for row in rows if row["capability"] == capability]
+        axes.plot(
+            [row["occupancy"] for row in shown],
+            [names.index(row["kernel"]) for row in shown],
+            "o",
+            color=colour,
+            markersize=4,
+            alpha=0.8,
+            label=f"compute capability {capability}",
+        )
+    axes.axvline(0.5, color="#777777", linewidth=1)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, 1.03)
+    axes.set_xlabel("share of a multiprocessor's warps that can be resident")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    return figure
+
+
+def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
+    """No paper has measured these."""
+    return []
