@@ -669,11 +669,27 @@ class _Function:
     def loop(
         self, stmt: ast.For, target: ast.expr, values: ast.expr, body: list[ast.stmt]
     ) -> list[ast.stmt]:
-        over_range = isinstance(values, ast.Call) and self.object(values.func) is range
-        if not over_range or not isinstance(target, ast.Name):
-            raise self.fail(stmt, "a for loop must run over range(...)")
-        new = ast.For(self.expr(target), self.expr(values), self.block(body), [])
-        return [at(new, stmt.lineno)]
+        if not isinstance(target, ast.Name):
+            raise self.fail(stmt, "a for loop has one variable")
+        line, over = stmt.lineno, self.expr(values)
+        if isinstance(values, ast.Call) and self.object(values.func) is range:
+            new = ast.For(self.expr(target), over, self.block(body), [])
+            return [at(new, line)]
+        k = self.unit.fresh("k")  # over the elements of a tuple or of a 1-d array
+        if isinstance(over, ast.Tuple):
+            size: ast.expr = ast.Constant(len(over.elts))
+        elif isinstance(over, ast.Name) and self.unit.ndim.get(over.id) == 1:
+            size = expression(f"{over.id}.shape[0]")
+        else:
+            raise self.fail(
+                stmt, "a for loop must run over range(...), a tuple or a 1-d array"
+            )
+        element = ast.Subscript(over, name(k), ast.Load())
+        first = ast.Assign([self.expr(target)], element)
+        rounds = ir.call("range", size)
+        return [
+            at(ast.For(name(k, True), rounds, [first, *self.block(body)], []), line)
+        ]
 
     def assign(self, target: ast.expr, value: ast.expr, line: int) -> list[ast.stmt]:
         if isinstance(target, ast.Name) and self.declare(target, value):

@@ -3,13 +3,13 @@
 A loop whose bounds alone differ between threads becomes a uniform loop over as many
 rounds as the longest needs, and a mask (what a GPU's warp does, too):
 
-    for i in range(t, n, 64):             _span1 = n - 0
+    for i in range(t, n, 64):             _span1 = n
         s += a[i]                 ->      for _k1 in range(0, _span1, 64):
                                               i = t + _k1
                                               if i < n:
                                                   s += a[i]
 
-(thread 0 has the lowest start; where that is not plain, `_highest(n - t)` finds out).
+(thread 0 has the longest way; where that is not plain, `_highest(n - t)` finds out).
 
 A barrier under a condition that may differ is legal CUDA as long as it does not at this
 launch. The condition becomes thread 0's, and a thread that disagrees ends the launch:
@@ -110,8 +110,10 @@ class _Rewriter:
             length = ast.BinOp(copy.deepcopy(end), ast.Sub(), name(first))
             before.append(assign(span, call(ir.HIGHEST, length), line))
         else:  # thread 0 goes the longest way
-            length = ast.BinOp(copy.deepcopy(end), ast.Sub(), lowest)
-            before.append(assign(span, length, line))
+            longest: ast.expr = copy.deepcopy(end)
+            if not (isinstance(lowest, ast.Constant) and lowest.value == 0):
+                longest = ast.BinOp(longest, ast.Sub(), lowest)
+            before.append(assign(span, longest, line))
         assert isinstance(loop.target, ast.Name)
         here = ast.Compare(name(loop.target.id), [ast.Lt()], [copy.deepcopy(end)])
         rounds = call("range", ast.Constant(0), name(span), step)

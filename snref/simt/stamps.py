@@ -140,7 +140,7 @@ def saw(tags, at, me, first, array, report):
     last = before & ~OTHERS
     now = me | MANY if clash(last, me) else me
     if not private:
-        others = (before > last) | ((0 < last) & (last < first))
+        others = (before > last) | ((last > 0) & (last < first))
         now = now | OTHERS if others else now
     tags[u(at), 1] = now
     return at
@@ -155,10 +155,10 @@ def wrote(tags, at, me, first, array, report):
     private = array & 1 == 1
     was, before = tags[u(at), 0], tags[u(at), 1]
     last = before & ~OTHERS
-    foreign = (not private) & ((before > last) | ((0 < last) & (last < first)))
+    foreign = (not private) & ((before > last) | ((last > 0) & (last < first)))
     if foreign | clash(last, me):
         note(report, int64(WAR), me, last, array, at)
-    foreign = (not private) & (0 < was) & (was < first)
+    foreign = (not private) & (was > 0) & (was < first)
     if (foreign | clash(was, me)) and was & me & MANY != ATOMIC:
         note(report, int64(WAW), me, was, array, at)
     tags[u(at), 0] = me

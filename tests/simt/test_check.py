@@ -4,13 +4,11 @@ import inspect
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numba import cuda, float32
 
 from snref import simt
 
-from . import torture, wrong
+from . import wrong
 
 KERNELS = list(wrong.CASES)
 NAMES = [k.py_func.__name__ for k in KERNELS]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from snref import simt
+
 from . import torture
 
 KERNELS = list(torture.CASES)

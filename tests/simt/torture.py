@@ -484,7 +484,7 @@ def game_of_life(a, out, n):
         for d in range(-2, 3):
             if d != 0:
                 near += cells[(t + d + N) % N]
-        alive = int32(near == 2 or near == 3 and alive == 1)
+        alive = int32(near == 2 or (near == 3 and alive == 1))
         cuda.syncthreads()
     out[t] = alive
 
@@ -530,7 +530,7 @@ def conditional_expressions(a, out, n):
 def guards_that_short_circuit(a, out, n):
     t = cuda.grid(1)
     i = t - 5
-    if i >= 0 and i < a.size and a[i] > 1 or t == 2:
+    if (i >= 0 and i < a.size and a[i] > 1) or t == 2:
         out[t] = 1
     else:
         out[t] = 2 if not (i < 0 or a[min(i, a.size - 1)] > 4) else 3
@@ -689,64 +689,8 @@ def shared_atomics(a, out, n):
 
 
 CASES = {
-    **{
-        kernel: (2, 32)
-        for kernel in (
-            loop_with_break_and_continue,
-            chain_of_elif,
-            state_under_a_mask,
-            trip_counts_that_differ,
-            collatz,
-            device_functions_that_return_early,
-            return_from_nested_loops,
-            return_on_some_paths,
-            branch_all_threads_take,
-            integer_division_and_shifts,
-            uniform_value_inside_a_branch,
-            mask_within_a_mask,
-            else_with_a_loop,
-            conditional_expressions,
-            guards_that_short_circuit,
-            call_behind_a_guard,
-            while_that_calls,
-            parameter_assigned,
-            grid_stride,
-            grid_stride_while,
-            grid_stride_with_sums,
-            barrier_under_a_launch_wide_condition,
-            histogram_of_atomics,
-        )
-    },
-    **{
-        kernel: (1, 32)
-        for kernel in (
-            uniform_loop_left_by_break,
-            uniform_loop_with_continue,
-            name_with_three_meanings,
-            value_set_on_one_path,
-            strided_loops_nested,
-            swapped_in_a_loop,
-            elements_swapped,
-            local_arrays_across_a_barrier,
-            device_function_with_two_results,
-            device_function_with_barriers_twice,
-            device_function_inside_an_expression,
-            device_function_that_writes_shared,
-            device_function_that_returns_from_a_loop,
-            loop_on_a_shared_flag,
-            value_of_the_round_before,
-            inclusive_scan,
-            odd_even_sort,
-            game_of_life,
-            loop_variable_read_afterwards,
-            downward_loop,
-            barrier_in_a_strided_loop,
-            tuple_of_constants,
-            functions_of_math,
-            counts_and_votes_of_a_block,
-            shared_atomics,
-        )
-    },
+    **dict.fromkeys((loop_with_break_and_continue, chain_of_elif, state_under_a_mask, trip_counts_that_differ, collatz, device_functions_that_return_early, return_from_nested_loops, return_on_some_paths, branch_all_threads_take, integer_division_and_shifts, uniform_value_inside_a_branch, mask_within_a_mask, else_with_a_loop, conditional_expressions, guards_that_short_circuit, call_behind_a_guard, while_that_calls, parameter_assigned, grid_stride, grid_stride_while, grid_stride_with_sums, barrier_under_a_launch_wide_condition, histogram_of_atomics), (2, 32)),
+    **dict.fromkeys((uniform_loop_left_by_break, uniform_loop_with_continue, name_with_three_meanings, value_set_on_one_path, strided_loops_nested, swapped_in_a_loop, elements_swapped, local_arrays_across_a_barrier, device_function_with_two_results, device_function_with_barriers_twice, device_function_inside_an_expression, device_function_that_writes_shared, device_function_that_returns_from_a_loop, loop_on_a_shared_flag, value_of_the_round_before, inclusive_scan, odd_even_sort, game_of_life, loop_variable_read_afterwards, downward_loop, barrier_in_a_strided_loop, tuple_of_constants, functions_of_math, counts_and_votes_of_a_block, shared_atomics), (1, 32)),
     three_dimensions: (1, (4, 4, 2)),
     two_dimensional_grid: ((3, 3), (4, 3)),
     transpose_through_a_tile: (1, (8, 4)),

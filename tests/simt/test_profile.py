@@ -1,0 +1,118 @@
+"""The profile of kernels whose counts can be worked out by hand."""
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+
+from snref import simt
+
+from . import examples
+
+PADDED = 33
+
+
+def profiled(kernel, block, *arguments, grid=1):
+    report = simt.profile(kernel)[grid, block](*arguments)
+    return report, {line.source.strip(): line for line in report.lines}
+
+
+@cuda.jit
+def strides(a, c):
+    i = cuda.grid(1)
+    x = a[i]
+    y = a[2 * i]
+    z = a[32 * i]
+    c[i] = x + y * z
+
+
+def test_sectors_follow_the_stride_of_a_load():
+    a, c = np.zeros(2048, np.float32), np.zeros(64, np.float32)
+    report, lines = profiled(strides, 64, a, c)
+    assert lines["x = a[i]"].loads == 2  # two warps
+    assert lines["x = a[i]"].load_sectors == 2 * 4
+    assert lines["y = a[2 * i]"].load_sectors == 2 * 8
+    assert lines["z = a[32 * i]"].load_sectors == 2 * 32
+    assert lines["c[i] = x + y * z"].store_sectors == 2 * 4
+    assert lines["c[i] = x + y * z"].flops == 2 * 64
+    assert report.bytes == 32 * (8 + 16 + 64 + 8)
+    assert report.intensity == report.flops / report.bytes
+
+
+@cuda.jit
+def banks(c):
+    column = cuda.shared.array((32, 32), float32)
+    padded = cuda.shared.array((32, PADDED), float32)
+    t = cuda.threadIdx.x
+    column[t, 0] = 1
+    padded[t, 0] = 2
+    cuda.syncthreads()
+    c[t] = column[0, 0]
+
+
+def test_a_column_of_a_tile_is_in_one_bank_unless_it_is_padded():
+    _, lines = profiled(banks, 32, np.zeros(32, np.float32))
+    assert lines["column[t, 0] = 1"].bank_conflicts == 31
+    assert lines["padded[t, 0] = 2"].bank_conflicts == 0
+    assert lines["c[t] = column[0, 0]"].bank_conflicts == 0  # a broadcast
+
+
+@cuda.jit
+def branches(a, c):
+    t = cuda.threadIdx.x
+    if t < 32:
+        c[t] = 1
+    if t % 2 == 0:
+        c[t] = 2
+    i = 0
+    while i < t % 2:
+        i += 1
+
+
+def test_warps_diverge_where_their_threads_part_ways():
+    a, c = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    _, lines = profiled(branches, 64, a, c)
+    assert (lines["if t < 32:"].branches, lines["if t < 32:"].divergent) == (2, 0)
+    assert lines["if t % 2 == 0:"].divergent == 2
+    loop = lines["while i < t % 2:"]
+    assert (loop.branches, loop.divergent) == (4, 2)
+
+
+def test_a_tiled_product_has_two_operations_a_term():
+    a = np.ones((32, 48), np.float32)
+    b = np.ones((48, 32), np.float32)
+    c = np.zeros((32, 32), np.float32)
+    report, _ = profiled(examples.tiled_product, (16, 16), a, b, c, grid=(2, 2))
+    assert (c == 48).all()
+    assert report.flops == 2 * 32 * 32 * 48
+    # each tile of 16 rows of 64 bytes, for two rows or columns of blocks; and c
+    tiles = 2 * 3 * 2 * 2 * 16 * 2
+    assert report.total("load_sectors") == tiles
+    assert report.total("store_sectors") == 32 * 32 * 4 // 32
+    assert report.total("shared_passes") == report.total("shared")
+
+
+def test_a_profile_prints_a_row_a_line():
+    a, c = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    report = simt.profile(branches)[1, 64](a, c)
+    rows = str(report).splitlines()
+    assert rows[0] == "branches"
+    assert len(rows) == len(report.lines) + 3
+    assert any("100 %" in row and "if t % 2 == 0:" in row for row in rows)
+
+
+def test_shared_loads_by_all_threads_are_passes_of_one():
+    x = np.ones((2, 300), np.float32)
+    y = np.zeros_like(x)
+    report, _ = profiled(examples.softmax, 128, x, y, grid=2)
+    np.testing.assert_allclose(y, 1 / 300, rtol=1e-6)
+    assert report.total("shared_passes") == report.total("shared")
+    assert report.total("divergent") <= report.total("branches")
+
+
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_the_results_are_those_of_the_kernel(layout):
+    a = np.asarray(np.random.default_rng(0).random((20, 30)), np.float32, order=layout)
+    b = np.ones((30, 20), np.float32)
+    c = np.zeros((20, 20), np.float32, order=layout)
+    simt.profile(examples.tiled_product)[(2, 2), (16, 16)](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)

@@ -1,0 +1,256 @@
+"""Kernels on the compiled CPU device against NumPy."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from snref import simt
+
+from . import examples
+
+ROOT = Path(__file__).parents[2]
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def whole(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 8, shape).astype(np.float32)
+
+
+def test_a_kernel_or_its_plain_function_runs():
+    a = numbers(100)
+    for kernel in (examples.scale, examples.scale.py_func):
+        c = np.zeros_like(a)
+        simt.compile(kernel)[4, 32](a, c)
+        np.testing.assert_array_equal(c, a * 3)
+
+
+@pytest.mark.parametrize("n", [1, 31, 1000])
+def test_a_grid_stride_loop_covers_every_element(n):
+    a, b, c = numbers(n), numbers(n, seed=1), np.full(n, np.nan, np.float32)
+    simt.compile(examples.add)[3, 64](a, b, c)
+    np.testing.assert_array_equal(c, a + b)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "tile"), [(examples.tiled_product, 16), (examples.register_product, 64)]
+)
+def test_products_of_odd_sizes(kernel, tile):
+    a, b = numbers(70, 50), numbers(50, 90, seed=1)
+    c = np.full((70, 90), np.nan, np.float32)
+    simt.compile(kernel)[(-(-90 // tile), -(-70 // tile)), (16, 16)](a, b, c)
+    np.testing.assert_allclose(c, a.astype(float) @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_softmax_by_trees():
+    x = numbers(5, 300)
+    y = np.empty_like(x)
+    simt.compile(examples.softmax)[5, 128](x, y)
+    e = np.exp(x.astype(float) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=2e-5)
+
+
+def test_convolution_in_three_dimensions():
+    x, w = whole(2, 3, 9, 20), whole(4, 3, 3, 3)
+    y = np.empty((2, 4, 9, 20), np.float32)
+    simt.compile(examples.convolution)[(2, 3, 8), (16, 4)](x, w, y, 1)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    np.testing.assert_array_equal(y, np.einsum("ncpqrs,kcrs->nkpq", windows, w))
+
+
+def test_blocks_and_grids_of_three_dimensions():
+    a = whole(5, 6, 7)
+    out = np.zeros_like(a)
+    simt.compile(examples.cube)[(3, 2, 3), (3, 4, 2)](a, out)
+    z, y, x = np.indices(a.shape)
+    np.testing.assert_array_equal(out, a + x + 10 * y + 100 * z + 1000 * (z // 2))
+
+
+def test_dynamic_shared_memory_has_the_size_of_the_launch():
+    a, c = whole(64), np.zeros(64, np.float32)
+    simt.compile(examples.reversed_blocks)[2, 32, 0, 32 * 4](a, c)
+    np.testing.assert_array_equal(c, a.reshape(2, 32)[:, ::-1].ravel() + 32)
+
+
+def test_global_arrays_are_constants():
+    a, c = whole(32), np.zeros(32, np.float32)
+    simt.compile(examples.table_of_constants)[1, 32](a, c)
+    np.testing.assert_array_equal(c, a * examples.TABLE[np.arange(32) % 3] + 5)
+
+
+def test_closures_make_kernels_of_their_own():
+    a, c = whole(32), np.zeros(32, np.float32)
+    simt.compile(examples.with_constant(2, True))[1, 32](a, c)
+    np.testing.assert_array_equal(c, a * a * 2)
+    simt.compile(examples.with_constant(5, False))[1, 32](a, c)
+    np.testing.assert_array_equal(c, a * 5)
+
+
+def test_arrays_of_any_layout_and_type():
+    for dtype in (np.float64, np.int32):
+        a = np.arange(200).astype(dtype)
+        c = np.zeros(100, dtype)
+        simt.compile(examples.scale)[4, 32](a[::2], c)
+        np.testing.assert_array_equal(c, a[::2] * 3)
+
+
+def test_shuffles_go_through_memory():
+    a, c = whole(64), np.zeros((4, 64), np.float32)
+    simt.compile(examples.shuffles)[1, 64](a, c)
+    lane, warps = np.arange(32), a.reshape(2, 32)
+    up, down = np.where(lane < 3, lane, lane - 3), np.where(lane > 28, lane, lane + 3)
+    np.testing.assert_array_equal(c[0].reshape(2, 32), warps[:, [5] * 32])
+    np.testing.assert_array_equal(c[1].reshape(2, 32), warps[:, up])
+    np.testing.assert_array_equal(c[2].reshape(2, 32), warps[:, down])
+    np.testing.assert_array_equal(c[3].reshape(2, 32), warps[:, lane ^ 7])
+
+
+def test_a_warp_sums_by_shuffles():
+    a, c = whole(96), np.zeros(3, np.float32)
+    simt.compile(examples.warp_sums)[1, 96](a, c)
+    np.testing.assert_array_equal(c, a.reshape(3, 32).sum(1))
+
+
+def test_votes_of_a_warp():
+    a, c = whole(64), np.zeros((5, 64), np.int64)
+    simt.compile(examples.votes)[1, 64](a, c)
+    warps = a.reshape(2, 32)
+    np.testing.assert_array_equal(c[0], np.ones(64))
+    np.testing.assert_array_equal(c[1], (warps > 6).any(1).repeat(32))
+    np.testing.assert_array_equal(c[2], np.ones(64))
+    np.testing.assert_array_equal(c[3], (warps > 3).sum(1).repeat(32))
+    np.testing.assert_array_equal(c[4], [32] * 32 + [8] * 8 + [0] * 24)
+
+
+def test_atomics_in_the_order_of_the_threads():
+    a = numbers(64)
+    c = np.zeros(72, np.float32)
+    simt.compile(examples.atomics, threads=2)[2, 32](a, c)
+    total = np.float32(0)
+    for x in a:
+        total += x
+    expected = [total, max(a.max(), 0), min(a.min(), 0), a[-1], a[0], -64]
+    np.testing.assert_array_equal(c[:6], np.float32(expected))
+    np.testing.assert_array_equal(c[8:], -np.arange(64))
+
+
+def test_functions_of_bits():
+    a = np.array([1, 2, 3, 255, 4096, 65535, 7, 1 << 30], np.int32)
+    c = np.zeros((4, 8), np.int64)
+    simt.compile(examples.bits)[1, 8](a, c)
+    texts = [f"{x:032b}" for x in a.tolist()]
+    assert c[0].tolist() == [t.count("1") for t in texts]
+    assert c[1].tolist() == [t.index("1") for t in texts]
+    assert c[2].tolist() == [32 - t.rindex("1") for t in texts]
+    assert (c[3] % 2**32).tolist() == [int(t[::-1], 2) for t in texts]
+
+
+@pytest.mark.parametrize("kernel", [examples.tiled_product, examples.register_product])
+def test_the_same_bits_again_and_for_any_number_of_threads(kernel):
+    a, b = numbers(130, 70), numbers(70, 200, seed=1)
+    results = []
+    for threads in (1, 1, 2, 3):
+        c = np.zeros((130, 200), np.float32)
+        simt.compile(kernel, threads=threads)[(13, 9), (16, 16)](a, b, c)
+        results.append(c.tobytes())
+    assert len(set(results)) == 1
+
+
+def test_sums_are_not_reassociated():
+    """The result is what one thread computes by itself, to the bit."""
+    a, b = numbers(16, 40), numbers(40, 16, seed=1)
+    c = np.zeros((16, 16), np.float32)
+    simt.compile(examples.tiled_product)[1, (16, 16)](a, b, c)
+    alone = np.zeros((16, 16), np.float32)
+    for k in range(40):  # one multiply-add a step, rounded once (the product is exact)
+        alone = (a[:, k, None].astype(float) * b[k] + alone).astype(np.float32)
+    np.testing.assert_array_equal(c, alone)
+
+
+def run_python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    ).stdout
+
+
+def test_a_frame_too_large_for_the_stack_lives_elsewhere():
+    """1,024 threads with local.array(4096) under a stack of 1 MiB."""
+    run_python(
+        """
+        import sys, threading
+        import numpy as np
+        sys.path.insert(0, "tests")
+        from snref import simt
+        from simt import examples
+
+        a = np.arange(1024).astype(np.float32)
+        c = np.zeros(1024, np.float32)
+
+        def work():
+            simt.compile(examples.large_frame)[1, 1024](a, c)
+
+        threading.stack_size(1 << 20)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        t = np.arange(1024)
+        places = np.arange(0, 4096, 512)[:, None] + t % 512
+        assert (c == (a + places).sum(0)).all()
+        """
+    )
+
+
+def test_a_second_process_finds_the_code_of_the_first(tmp_path):
+    code = """
+        import sys
+        import numpy as np
+        sys.path.insert(0, "tests")
+        from snref import simt
+        from snref.simt import run
+        from simt import examples
+
+        if "second" in sys.argv:
+            def compiled_again(*_):
+                raise AssertionError("nothing is left to compile")
+            run.stages = compiled_again
+        a = np.ones(64, np.float32)
+        c = a * 0
+        compiled = simt.compile(examples.scale)
+        compiled[2, 32](a, c)
+        (module,) = compiled.modules.values()
+        assert (c == 3).all()
+        print(sum(module.code.stats.cache_hits.values()))
+        """
+    assert run_python(code, SNREF_CACHE=str(tmp_path)) == "0\n"
+    code = code.replace('"second" in sys.argv', "True")
+    assert run_python(code, SNREF_CACHE=str(tmp_path)) == "1\n"
+
+
+def test_a_folder_that_cannot_be_written_is_replaced(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    run_python(
+        """
+        from snref.simt import cache
+        assert cache.folder().is_dir()
+        """,
+        SNREF_CACHE=str(tmp_path / "file"),
+    )
+
+
+@pytest.mark.parametrize("size", [0, (), (1, 2, 3, 4), (2, 0)])
+def test_a_grid_or_block_is_one_to_three_positive_numbers(size):
+    with pytest.raises(ValueError, match="1 to 3 positive numbers"):
+        simt.compile(examples.scale)[size, 32]
