@@ -62,8 +62,7 @@ def place(plan: Plan, slab: int | None = None, order: Order = "best") -> Plan:
     """
     sizes, events = _allocations(plan)
     if order == "arrival":
-        offsets = [0] * len(sizes)
-        _first_fit(Pool(None), sizes, events, offsets)
+        offsets = _arrival(sizes, events)
     else:
         offsets = _best(sizes, events, slab or 0)
     places = iter(offsets)
@@ -104,6 +103,13 @@ def _first_fit(
             pool.free(offsets[~event])
 
 
+def _arrival(sizes: list[int], events: list[int]) -> list[int]:
+    """The offsets that the paper's pool gives."""
+    offsets = [0] * len(sizes)
+    _first_fit(Pool(None), sizes, events, offsets)
+    return offsets
+
+
 def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
     """The offsets of the tightest packing found."""
 
@@ -113,7 +119,8 @@ def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
     offsets = _outward(sizes, events)
     peak = _fullest(sizes, events)[0]
     if extent(offsets) > peak:
-        offsets = min(offsets, _outward(sizes, _backward(events)), key=extent)
+        from_the_end = _outward(sizes, _backward(events))
+        offsets = min(offsets, from_the_end, _arrival(sizes, events), key=extent)
     if extent(offsets) == peak:
         return offsets
     beside = _meetings(sizes, events)
@@ -128,7 +135,7 @@ def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
         else:
             offsets = found
         reached = extent(offsets)
-        if reached - low <= peak // SLACK or reached <= slab:
+        if reached - low <= max(peak // SLACK, ALIGNMENT) or reached <= slab:
             return offsets
         target = (low + reached) // 2
         effort = EFFORT // 8  # second best is worth less
