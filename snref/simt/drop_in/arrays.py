@@ -37,6 +37,10 @@ def _allocate(shape: Shape, dtype: npt.DTypeLike, strides: Any, order: Any) -> A
 def _undefined(memory: Array) -> Array:
     """CUDA leaves new memory undefined; here a forgotten write shows."""
     memory.ravel(order="K").view(np.uint8).fill(_FRESH)
+    return _registered(memory)
+
+
+def _registered(memory: Array) -> Array:
     _allocations[memory.ctypes.data] = memory
     return memory
 
@@ -254,10 +258,9 @@ def to_device(
         return as_cuda_array(obj)
     host = np.asanyarray(obj)
     check_contiguous(host)
-    device = device_array_like(host, stream)
-    if copy:
-        np.copyto(device._data, host)
-    return device
+    if not copy:
+        return device_array_like(host, stream)
+    return DeviceNDArray.over(_registered(np.array(host, order="K")), stream)
 
 
 def device_array(

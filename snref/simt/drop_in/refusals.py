@@ -37,7 +37,7 @@ def user_line() -> str:
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def refuse(what: str, rule: str) -> NoReturn:
