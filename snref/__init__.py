@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from snref.plans import InvalidPlan, OutOfMemory, Plan
     from snref.reports import PlannedNet
     from snref.scheduler import PRESETS, Options, schedule
+    from snref.training import train
     from snref.verification import verify
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ _MODULES = {
     "plan": "planning",
     "route": "net",
     "schedule": "scheduler",
+    "train": "training",
     "verify": "verification",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "plan",
     "route",
     "schedule",
+    "train",
     "verify",
 ]
 

@@ -95,6 +95,11 @@ class Execution:
         """A scalar of a launch, looked up if it is a name."""
         return self.values[scalar] if isinstance(scalar, str) else scalar
 
+    def abandon(self) -> None:
+        """Release all that is allocated, as if the plan ended here."""
+        for tensor in [t for t in self.buffers if t.scheduled]:
+            self.device.release(tensor, self.buffers.pop(tensor))
+
     def trace(self) -> Trace:
         """What was measured so far, once it is done."""
         self.device.synchronize()

@@ -1,26 +1,30 @@
 """``snref train``: train a net with real kernels within a memory budget."""
 
 import argparse
+import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snref.commands import arguments as shared
 from snref.costs import Costs
-from snref.nets import find
+from snref.net import Net
 from snref.planning import plan
+from snref.plans import OutOfMemory
+from snref.reports import PlannedNet
 from snref.scheduler import PRESETS
 
 if TYPE_CHECKING:
     from snref.training import Progress, Trained
 
-EXAMPLE = "snref train digits --epochs 6 --memory 400KiB --compare"
+EXAMPLE = "snref train digits --epochs 6 --memory 600KiB --compare"
 SHARE = 0.6  # of the baseline's bytes: the budget of the bare "snref train digits"
 
 
@@ -32,19 +36,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="digits, synthetic, a folder of IDX files (MNIST, Fashion-MNIST), a .npz "
         "file; default: digits for the net digits, else synthetic",
     )
-    parser.add_argument("--epochs", type=shared.at_least_one, default=6, metavar="E")
     parser.add_argument(
-        "--lr", type=positive, default=0.02, metavar="RATE", help="default: 0.02"
+        "--epochs",
+        type=shared.at_least_one,
+        default=12,
+        metavar="E",
+        help="default: 12",
+    )
+    parser.add_argument(
+        "--lr", type=positive, default=0.03, metavar="RATE", help="default: 0.03"
     )
     parser.add_argument(
         "--lr-every",
-        type=shared.at_least_one,
+        type=whole,
+        default=8,
         metavar="E",
-        help="multiply the learning rate by --lr-factor after every E epochs",
+        help="multiply the learning rate by --lr-factor after every E epochs, 0: "
+        "never; default: 8",
     )
-    parser.add_argument("--lr-factor", type=positive, default=0.1, metavar="F")
-    parser.add_argument("--momentum", type=share, default=0.9, metavar="M")
-    parser.add_argument("--weight-decay", type=share, default=5e-4, metavar="D")
+    parser.add_argument(
+        "--lr-factor", type=positive, default=0.1, metavar="F", help="default: 0.1"
+    )
+    parser.add_argument(
+        "--momentum", type=share, default=0.9, metavar="M", help="default: 0.9"
+    )
+    parser.add_argument(
+        "--weight-decay", type=share, default=5e-4, metavar="D", help="default: 0.0005"
+    )
     shared.add_memory(parser)
     parser.add_argument("--preset", choices=list(PRESETS))
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -82,7 +100,7 @@ def share(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """The type of a seed."""
+    """The type of a seed, and of a number of epochs that may be 0."""
     if not text.isdecimal() or int(text) >= 2**31:
         raise argparse.ArgumentTypeError(f"{text!r}: must be 0 to 2147483647")
     return int(text)
@@ -96,88 +114,110 @@ def _number(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from snref.training import Settings, train  # imports numpy and numba
+    from snref.training import NotFinite, Settings  # imports numpy and numba
 
     _check(arguments)
-    net = find(arguments.net, arguments.batch, arguments.input_size)
-    net = net.with_options(arguments.declarations, arguments.fork)
+    net = shared.net_of(arguments)
     memory, compare = arguments.memory, arguments.compare
     if arguments.net == "digits" and memory is None and arguments.preset is None:
         memory = int(SHARE * plan(net, preset="baseline").total_bytes)
         compare = compare or not (arguments.resume or arguments.save)
-    settings = Settings(
-        arguments.lr,
-        arguments.momentum,
-        arguments.weight_decay,
-        arguments.lr_factor,
-        arguments.lr_every or 0,
-    )
-    common = {
+    given = {
         "data": arguments.data,
-        "batch": arguments.batch,
         "epochs": arguments.epochs,
-        "settings": settings,
+        "settings": Settings(
+            arguments.lr,
+            arguments.momentum,
+            arguments.weight_decay,
+            arguments.lr_factor,
+            arguments.lr_every,
+        ),
         "seed": arguments.seed,
         "device": arguments.device,
     }
-    screen = _Screen()
-    with _stop_on_interrupt() as stop:
-        trained = train(
-            net,
-            **common,
-            memory=memory,
-            host_memory=arguments.host_memory,
-            preset=arguments.preset,
-            costs=Costs.from_csv(arguments.costs) if arguments.costs else None,
-            save=arguments.save,
-            save_every=arguments.save_every,
-            resume=arguments.resume,
-            on_plan=lambda planned: print(f"{planned.summary()}\n", flush=True),
-            progress=screen.show,
-            stop=stop,
-        )
-        screen.end()
+    under_budget = {
+        "memory": memory,
+        "host_memory": arguments.host_memory,
+        "preset": arguments.preset,
+        "costs": Costs.from_csv(arguments.costs) if arguments.costs else None,
+        "save": arguments.save,
+        "save_every": arguments.save_every,
+        "resume": arguments.resume,
+        "on_plan": _show_plan,
+    }
+    try:
+        trained = _train(net, given | under_budget)
         if trained.stopped:
             where = f" and saved to {arguments.save}" if arguments.save else ""
-            done = trained.position
-            print(f"stopped after iteration {done.iteration}{where}", file=sys.stderr)
-            return 1
+            return _failed(
+                f"stopped after iteration {trained.position.iteration}{where}"
+            )
         whole = None
         if compare:
             print("\nthe same with everything held: preset baseline, no budget\n")
-            whole = train(
-                net, **common, preset="baseline", progress=screen.show, stop=stop
-            )
-            screen.end()
+            whole = _train(net, given | {"preset": "baseline"})
             if whole.stopped:
-                print("stopped", file=sys.stderr)
-                return 1
-    return _report(trained, whole, memory)
+                return _failed("stopped: nothing to compare with")
+    except OutOfMemory:
+        raise
+    except (NotFinite, MemoryError) as error:
+        return _failed(str(error))
+    return _report(trained, whole)
+
+
+def _train(net: Net, given: Mapping[str, Any]) -> "Trained":
+    """Train with progress on the screen, until the last epoch or Ctrl-C."""
+    from snref.training import train
+
+    screen = _Screen()
+    with _stop_on_interrupt() as stop:
+        try:
+            return train(net, **given, progress=screen.show, stop=stop)
+        finally:
+            screen.end()
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """What can be known to be wrong before anything is trained."""
     if arguments.save_every and not arguments.save:
         raise ValueError("--save-every needs --save FILE")
-    if arguments.save and not Path(arguments.save).resolve().parent.is_dir():
-        raise ValueError(f"--save {arguments.save}: no such folder")
-    if arguments.save and Path(arguments.save).is_dir():
-        raise ValueError(f"--save {arguments.save}: is a folder")
+    if arguments.save:
+        path = Path(arguments.save).resolve()
+        if path.is_dir():
+            raise ValueError(f"--save {arguments.save}: is a folder")
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"--save {arguments.save}: cannot be written: {error.strerror}"
+            ) from None
+    if arguments.compare and arguments.resume:
+        raise ValueError("--compare trains from the beginning: without --resume")
 
 
-def _report(trained: "Trained", whole: "Trained | None", memory: int | None) -> int:
+def _show_plan(planned: PlannedNet) -> None:
+    from snref.simt import cache
+
+    print(f"{planned.summary()}\n")
+    print(f"kernels that are not in {cache.folder()} yet are compiled now", flush=True)
+
+
+def _failed(message: str) -> int:
+    print(f"snref: {message}", file=sys.stderr)
+    return 1
+
+
+def _report(trained: "Trained", whole: "Trained | None") -> int:
     """The last lines: the accuracy, and the hash of the weights."""
-    planned = trained.planned
-    print(f"\ntrained in {trained.seconds:.1f} s", end="")
-    print(f", {planned.total_bytes:,} bytes of device memory", end="")
+    nbytes = trained.planned.total_bytes
+    print(f"\ntrained in {trained.seconds:.1f} s, {nbytes:,} bytes of device memory")
     if whole is not None:
-        part = planned.total_bytes / whole.planned.total_bytes
+        most = whole.planned.total_bytes
         print(
-            f": {part:.0%} of the {whole.planned.total_bytes:,} of the baseline, "
-            f"which took {whole.seconds:.1f} s",
-            end="",
+            f"the baseline in {whole.seconds:.1f} s, {most:,} bytes: with the budget "
+            f"{nbytes / most:.0%} of them"
         )
-    print()
     if trained.accuracy is not None:
         print(f"held-out accuracy  {trained.accuracy:.2%}")
     print(f"weights            {trained.digest}")
@@ -185,8 +225,7 @@ def _report(trained: "Trained", whole: "Trained | None", memory: int | None) -> 
         return 0
     print(f"of the baseline    {whole.digest}")
     if whole.digest != trained.digest:
-        print("snref: the weights differ", file=sys.stderr)
-        return 1
+        return _failed("the weights differ")
     print("the same, bit for bit")
     return 0
 
@@ -197,31 +236,33 @@ class _Screen:
     def __init__(self) -> None:
         self.live = sys.stdout.isatty()
         self.shown = 0.0
-        self.losses: list[float] = []
+        self.epoch: list[Progress] = []  # its iterations so far
 
     def show(self, progress: "Progress") -> None:
-        self.losses.append(progress.loss)
+        self.epoch.append(progress)
         last = progress.batch == progress.batches
         now = time.monotonic()
         if not last and not (self.live and now - self.shown > 0.1):
             return
         self.shown = now
-        loss = sum(self.losses) / len(self.losses)
+        loss = sum(done.loss for done in self.epoch) / len(self.epoch)
+        images = sum(done.images for done in self.epoch)
+        seconds = sum(done.seconds for done in self.epoch)
         line = (
             f"epoch {progress.epoch}  batch {progress.batch}/{progress.batches}  "
-            f"loss {loss:.4f}  {progress.images_per_second:,.0f} images/s  "
+            f"loss {loss:.4f}  {images / seconds:,.0f} images/s  "
             f"{progress.nbytes:,} bytes in use"
         )
         start, end = ("\r", "\n" if last else "") if self.live else ("", "\n")
         print(f"{start}{line}", end=end, flush=True)
         if last:
-            self.losses.clear()
+            self.epoch.clear()
 
     def end(self) -> None:
         """Leave the line that is being rewritten."""
-        if self.live and self.losses:
+        if self.live and self.epoch:
             print()
-        self.losses.clear()
+        self.epoch.clear()
 
 
 @contextmanager
@@ -233,6 +274,7 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        os.write(2, b"\nsnref: stops after this iteration; Ctrl-C again stops now\n")
 
     before = signal.signal(signal.SIGINT, ask)
     try:

@@ -4,7 +4,6 @@ Nothing is downloaded. A file that is cut short, of another kind or mislabelled 
 refused before training starts, with its name and the offset or index of the fault.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +19,7 @@ Labels: TypeAlias = NDArray[np.int32]
 
 DIGITS = Path(__file__).parent / "digits.npz"
 HELD_OUT = 360  # of the 1,797 digits, a fifth
+LARGEST_LABEL = 2**31 - 1
 
 __all__ = ["DataError", "Dataset", "load"]
 
@@ -39,24 +39,25 @@ class Dataset:
         """(C, H, W)."""
         return self.images.shape[1:]
 
-    @property
-    def classes(self) -> int:
-        """One more than the largest label."""
-        return 1 + int(max(self.labels.max(), self.test_labels.max(initial=0)))
+    def batches(self, batch: int, seed: int, epoch: int) -> list[NDArray[np.intp]]:
+        """The training images of an epoch, as the indices of each batch.
 
-    def order(self, seed: int, epoch: int) -> NDArray[np.intp]:
-        """The order of the training images in an epoch: a function of both numbers."""
-        return np.random.default_rng((seed, epoch)).permutation(len(self.images))
+        Their order is a function of seed and epoch. The last batch is smaller if the
+        images do not come out even.
+
+        >>> images = np.zeros((5, 1, 2, 2), np.float32)
+        >>> labels = np.zeros(5, np.int32)
+        >>> five = Dataset("five", images, labels, images[:0], labels[:0])
+        >>> [len(indices) for indices in five.batches(2, seed=0, epoch=0)]
+        [2, 2, 1]
+        """
+        order = np.random.default_rng((seed, epoch)).permutation(len(self.images))
+        return [order[start : start + batch] for start in range(0, len(order), batch)]
 
     def check(self, classes: int) -> None:
         """Raise DataError if a label is not one of so many classes."""
-        for part, labels in (("", self.labels), ("test ", self.test_labels)):
-            wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-            if len(wrong):
-                raise DataError(
-                    f"{self.name}: {part}label {labels[wrong[0]]} at index {wrong[0]}: "
-                    f"the net has classes 0 to {classes - 1}"
-                )
+        for part, labels in (("training", self.labels), ("test", self.test_labels)):
+            _check_labels(self.name, part, labels, classes)
 
 
 def load(
@@ -75,9 +76,8 @@ def load(
     a .npz file  with images and labels, and test_images and test_labels if there are
                  (x_train, y_train, x_test, y_test will do)
 
-    Files keep the shapes and classes they have; the values of integer images are
-    scaled to 0..1, then all are shifted and scaled to mean 0 and deviation 1 over
-    the training part.
+    Files keep the shapes and classes they have. All values are shifted and scaled to
+    mean 0 and deviation 1 over the training part.
 
     Raises DataError, naming the file and where it is wrong.
     """
@@ -102,7 +102,6 @@ def _digits() -> tuple[NDArray[Any], ...]:
     images, labels, *_ = npz.read(DIGITS)
     order = np.random.default_rng(0).permutation(len(images))
     held, kept = order[:HELD_OUT], order[HELD_OUT:]
-    images = images.astype(np.float32) / 16  # pixels are 0..16
     return images[kept], labels[kept], images[held], labels[held]
 
 
@@ -114,47 +113,54 @@ def _prepared(
     test_labels: NDArray[Any],
 ) -> Dataset:
     """Checked, as float32 (n, C, H, W), shifted and scaled."""
-    if len(images) == 0:
-        raise DataError(f"{name}: no images")
-    parts = []
+    if images.size == 0:
+        raise DataError(f"{name}: images of shape {images.shape}: there are none")
     for part, array, marks in (
-        ("", images, labels),
-        ("test ", test_images, test_labels),
+        ("training", images, labels),
+        ("test", test_images, test_labels),
     ):
         if len(array) != len(marks):
             raise DataError(
-                f"{name}: {len(array)} {part}images and {len(marks)} {part}labels"
+                f"{name}: {len(array)} {part} images and {len(marks)} {part} labels"
             )
-        if array.dtype.kind in "iu":
-            array = array.astype(np.float32) / np.iinfo(array.dtype).max
-        array = np.ascontiguousarray(array, np.float32)
-        if array.ndim == 3:
-            array = array[:, None]
-        finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
-        if not finite.all():
-            raise DataError(
-                f"{name}: {part}image {int(np.argmin(finite))} holds a value that is "
-                "not a finite number"
-            )
-        parts += [array, np.ascontiguousarray(marks, np.int32)]
-    images, labels, test_images, test_labels = parts
+        _check_labels(name, part, marks, LARGEST_LABEL)
+    images = _as_float32(name, "training", images)
+    test_images = _as_float32(name, "test", test_images)
     if len(test_images) and test_images.shape[1:] != images.shape[1:]:
         raise DataError(
-            f"{name}: images of {images.shape[1:]}, test images of "
+            f"{name}: training images of {images.shape[1:]}, test images of "
             f"{test_images.shape[1:]}"
         )
     mean, deviation = images.mean(dtype=np.float64), images.std(dtype=np.float64)
     for array in (images, test_images):
         array -= np.float32(mean)
         array /= np.float32(deviation or 1.0)
-    dataset = Dataset(name, images, labels, test_images, test_labels)
-    for marks in (labels, test_labels):
-        if len(marks) and marks.min() < 0:
-            raise DataError(f"{name}: label {marks.min()} at index {marks.argmin()}")
-    return dataset
+    return Dataset(
+        name,
+        images,
+        labels.astype(np.int32),
+        test_images,
+        test_labels.astype(np.int32),
+    )
 
 
-def batches(dataset: Dataset, batch: int, seed: int, epoch: int) -> Iterator[Any]:
-    """The indices of each batch of an epoch, the last one smaller if need be."""
-    order = dataset.order(seed, epoch)
-    return (order[start : start + batch] for start in range(0, len(order), batch))
+def _as_float32(name: str, part: str, images: NDArray[Any]) -> Images:
+    """A copy with a dimension for channels. Refuses what float32 has no number for."""
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+        images = np.array(images, np.float32)
+    finite = np.isfinite(images).all(axis=tuple(range(1, images.ndim)))
+    if not finite.all():
+        raise DataError(
+            f"{name}: {part} image {int(np.argmin(finite))} holds a value that is not "
+            "a finite number"
+        )
+    return images if images.ndim == 4 else images[:, None]
+
+
+def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int) -> None:
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise DataError(
+            f"{name}: {part} label {labels[wrong[0]]} at index {wrong[0]}: "
+            f"there are classes 0 to {classes - 1}"
+        )

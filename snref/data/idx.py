@@ -22,6 +22,7 @@ FILES = (
     ("t10k-images-idx3-ubyte", 3),
     ("t10k-labels-idx1-ubyte", 1),
 )
+CHUNK = 2**16  # bytes, read at a time: a damaged packed file is bad after one of them
 
 
 def read_folder(folder: Path) -> tuple[NDArray[Any], ...]:
@@ -41,19 +42,17 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
     Raises DataError with the offset in the unpacked file.
     """
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+    raw = _unpacked(path)
+    header = 4 + 4 * dimensions
+    if len(raw) < header:
+        raise DataError(
+            f"{path}: offset {len(raw)}: the file ends within its header of {header} "
+            "bytes"
+        )
     magic = int.from_bytes((0, 0, UNSIGNED_BYTE, dimensions), "big")
     found = int.from_bytes(raw[:4], "big")
     if found != magic:
         raise DataError(f"{path}: offset 0: magic number {found}, expected {magic}")
-    header = 4 + 4 * dimensions
-    if len(raw) < header:
-        raise DataError(f"{path}: offset {len(raw)}: the header ends at {header}")
     shape = tuple(int.from_bytes(raw[at : at + 4], "big") for at in range(4, header, 4))
     end = header + prod(shape)
     if len(raw) != end:
@@ -62,3 +61,18 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
             f"shape {shape} has {end}"
         )
     return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+
+
+def _unpacked(path: Path) -> bytearray:
+    """All bytes of a file, unpacked if they are packed."""
+    raw = bytearray()
+    try:
+        with path.open("rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+            plain.seek(0)
+            with gzip.open(plain) if packed else plain as file:
+                while chunk := file.read(CHUNK):
+                    raw += chunk
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: offset {len(raw)}: cannot be read: {error}") from None
+    return raw

@@ -1,6 +1,5 @@
 """Images and labels from a .npz file of NumPy."""
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +24,27 @@ def read(path: Path) -> tuple[NDArray[Any], ...]:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: is not a .npz file of arrays: {error}") from None
+    except Exception as error:  # a damaged file makes zipfile and NumPy raise anything
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path}: is no .npz file, or damaged: {reason}") from None
     names = next((n for n in NAMES if n[0] in arrays and n[1] in arrays), None)
     if names is None:
         raise DataError(
             f"{path}: holds {', '.join(arrays) or 'nothing'}; expected images and "
             "labels, or x_train and y_train"
         )
-    images, labels = arrays[names[0]], arrays[names[1]]
-    if images.ndim not in (3, 4):
-        raise DataError(
-            f"{path}: {names[0]} of shape {images.shape}; expected (n, H, W) or "
-            "(n, C, H, W)"
-        )
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"{path}: {names[1]} of shape {labels.shape} and type {labels.dtype}; "
-            "expected one integer an image"
-        )
-    if images.dtype.kind not in "iuf":
-        raise DataError(f"{path}: {names[0]} of type {images.dtype}; expected numbers")
-    test_images = arrays.get(names[2], images[:0])
-    test_labels = arrays.get(names[3], labels[:0])
-    return images, labels, test_images, test_labels
+    parts = [arrays[names[0]], arrays[names[1]]]
+    for name, like in zip(names[2:], tuple(parts), strict=True):
+        parts.append(arrays.get(name, like[:0]))
+    for name, array, images in zip(names, parts, (True, False) * 2, strict=True):
+        if images and (array.ndim not in (3, 4) or array.dtype.kind not in "iuf"):
+            raise DataError(
+                f"{path}: {name} is {array.dtype} of shape {array.shape}; expected "
+                "numbers of (n, H, W) or (n, C, H, W)"
+            )
+        if not images and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            raise DataError(
+                f"{path}: {name} is {array.dtype} of shape {array.shape}; expected an "
+                "integer an image"
+            )
+    return tuple(parts)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from snref.layer import Launch
-from snref.tensor import Tensor
+from snref.tensor import Shape, Tensor
 
 if TYPE_CHECKING:  # planning does without numpy
     from numpy.typing import NDArray
@@ -23,15 +23,21 @@ class Device(Protocol):
 
     Calls may return before their work is done; ``synchronize`` waits for all of it.
 
-    slab    bytes that there are
-    in_use  bytes viewed and not yet released, each tensor rounded up to 256
+    slab            bytes that there are
+    in_use          bytes viewed and not yet released, each tensor rounded up to 256
+    resident_bytes  bytes outside the slab, of all that ``resident`` was given
     """
 
     slab: int
     in_use: int
+    resident_bytes: int
 
     def resident(self, array: "NDArray[Any]") -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""
+        ...
+
+    def first(self, buffer: Buffer, shape: Shape) -> Buffer:
+        """The first elements of a resident buffer, under another shape."""
         ...
 
     def read(self, buffer: Buffer) -> "NDArray[Any]":

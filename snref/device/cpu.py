@@ -7,6 +7,7 @@ rather than to something that looks right.
 
 import time
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from snref import simt
 from snref.device.views import viewed
 from snref.kernels import find
 from snref.layer import Launch, View
-from snref.tensor import ALIGNMENT, Tensor
+from snref.tensor import ALIGNMENT, Shape, Tensor
 
 Array: TypeAlias = NDArray[Any]
 
@@ -51,7 +52,7 @@ class CPU:
         self, slab: int, threads: int | None = None, poison: bool = True
     ) -> None:
         self.slab, self.threads, self.poison = slab, threads, poison
-        self.in_use = 0
+        self.in_use = self.resident_bytes = 0
         memory = np.empty(slab + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
         self._memory = memory[start : start + slab]
@@ -61,7 +62,12 @@ class CPU:
 
     def resident(self, array: Array) -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""
-        return Buffer(np.ascontiguousarray(array))
+        self.resident_bytes += array.nbytes
+        return Buffer(np.array(array, order="C"))
+
+    def first(self, buffer: Buffer, shape: Shape) -> Buffer:
+        """The first elements of a resident buffer, under another shape."""
+        return Buffer(buffer.array.reshape(-1)[: prod(shape)].reshape(shape))
 
     def read(self, buffer: Buffer) -> Array:
         """A copy of what a buffer holds."""

@@ -2,23 +2,28 @@
 
 Nothing here waits on the host. Three kinds of event give the overlap of the paper:
 a copy waits for the kernels issued before it; a kernel waits for the copies of the
-tensors it touches; and what comes after a release waits for the tensor's copy out.
+tensors it touches; and whoever is given memory waits for the copies of what was there
+before.
 
-Only this file touches streams, events, pinned and device arrays.
+Only this file touches streams, events, pinned and device arrays. In a process where
+Numba simulates CUDA it runs unchanged, on threads of Python.
 """
 
 import time
+import warnings
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numba import cuda
+from numba.core.errors import NumbaPerformanceWarning
 from numpy.typing import NDArray
 
 from snref.device.views import viewed
 from snref.kernels import find
 from snref.layer import Launch, View
-from snref.tensor import Tensor
+from snref.tensor import Shape, Tensor
 
 Array: TypeAlias = NDArray[Any]
 
@@ -42,24 +47,38 @@ class Buffer:
 class GPU:
     """A slab of so many bytes of the current CUDA device.
 
-    Raises ``numba.cuda.CudaSupportError`` where there is none, and
-    ``numba.cuda.cudadrv.driver.CudaAPIError`` where the slab does not fit.
+    Raises MemoryError where so many are not free.
     """
 
     def __init__(self, slab: int) -> None:
+        free, total = cuda.current_context().get_memory_info()
+        if slab > free:
+            raise MemoryError(
+                f"the plan needs {slab} bytes of the GPU, {free} of its {total} are "
+                "free; --memory plans for fewer"
+            )
+        # Small nets launch few blocks; Numba would warn of each kernel once.
+        warnings.filterwarnings("ignore", "Grid size", NumbaPerformanceWarning)
         self.slab = slab
-        self.in_use = 0
-        self._memory = cuda.device_array(max(1, slab // 4), np.float32)
+        self.in_use = self.resident_bytes = 0
+        self._memory = cuda.device_array(max(1, slab), np.uint8)
         self._compute, self._out, self._in = (cuda.stream() for _ in range(3))
         self._buffers: dict[tuple[Tensor, int], Buffer] = {}
+        self._offsets: dict[Tensor, int] = {}
         self._hosts: dict[Tensor, Array] = {}
         self._leaving: dict[Tensor, Any] = {}  # events: when a copy out is done
         self._arriving: dict[Tensor, Any] = {}  # and a copy in
+        self._vacated: list[tuple[Any, int, int]] = []  # event, from and to offset
         self._kernels: dict[str, Any] = {}
 
     def resident(self, array: Array) -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""
+        self.resident_bytes += array.nbytes
         return Buffer(cuda.to_device(np.ascontiguousarray(array)))
+
+    def first(self, buffer: Buffer, shape: Shape) -> Buffer:
+        """The first elements of a resident buffer, under another shape."""
+        return Buffer(buffer.array.reshape(-1)[: prod(shape)].reshape(shape))
 
     def read(self, buffer: Buffer) -> Array:
         """A copy of what a buffer holds."""
@@ -74,7 +93,8 @@ class GPU:
     def view(self, tensor: Tensor, offset: int) -> Buffer:
         """The tensor's bytes, from this offset of the slab on.
 
-        Raises ValueError if they do not lie in the slab.
+        Kernels and copies wait until what was there before has left. Raises
+        ValueError if the bytes do not lie in the slab.
         """
         if offset < 0 or offset + tensor.room > self.slab:
             raise ValueError(
@@ -82,18 +102,24 @@ class GPU:
                 f"{self.slab} bytes"
             )
         self.in_use += tensor.room
+        self._offsets[tensor] = offset
+        for event, first, last in self._vacated:
+            if first < offset + tensor.room and offset < last:
+                self._await(event, self._compute)
         key = tensor, offset
         if key not in self._buffers:
-            words = self._memory[offset // 4 : (offset + tensor.nbytes) // 4]
-            if tensor.dtype != "float32":
-                words = words.view(np.dtype(tensor.dtype))
-            self._buffers[key] = Buffer(words.reshape(tensor.shape))
+            raw = self._memory[offset : offset + tensor.nbytes]
+            typed = raw.view(np.dtype(tensor.dtype))
+            self._buffers[key] = Buffer(typed.reshape(tensor.shape))
         return self._buffers[key]
 
     def release(self, tensor: Tensor, buffer: Buffer) -> None:
-        """Take the bytes back; later kernels and copies wait for the copy out."""
+        """Take the bytes back; who gets them waits for the tensor's copies."""
         self.in_use -= tensor.room
-        self._await(self._leaving.get(tensor), self._compute)
+        offset = self._offsets.pop(tensor)
+        for event in (self._leaving.get(tensor), self._arriving.pop(tensor, None)):
+            if event is not None:
+                self._vacated.append((event, offset, offset + tensor.room))
 
     def launch(
         self,
@@ -104,8 +130,8 @@ class GPU:
         """Run a kernel on its outputs, then its inputs, then its scalars."""
         for tensor in launch.outputs + launch.inputs:
             self._await(self._arriving.pop(tensor, None), self._compute)
-            if tensor in launch.outputs:
-                self._await(self._leaving.get(tensor), self._compute)
+        for tensor in launch.outputs:
+            self._await(self._leaving.get(tensor), self._compute)
         kernel = self._kernels.get(launch.kernel)
         if kernel is None:
             kernel = self._kernels[launch.kernel] = find(launch.kernel)
@@ -137,6 +163,7 @@ class GPU:
         """Wait until everything issued is done."""
         for stream in (self._compute, self._out, self._in):
             stream.synchronize()
+        self._vacated.clear()
 
     def now(self) -> float:
         """Seconds on the host's clock: when work was issued, not when it was done."""

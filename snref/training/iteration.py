@@ -1,0 +1,123 @@
+"""An iteration: a plan for batches of one size, and the buffers it works on."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snref.device import Buffer, Device
+from snref.execution import Execution
+from snref.net import Net
+from snref.plans import Plan, Run, memory
+from snref.reports import RESIDENT
+from snref.tensor import Tensor
+
+Array: TypeAlias = NDArray[Any]
+Values: TypeAlias = Mapping[str, int | float]
+
+
+class NotFinite(ArithmeticError):
+    """The loss became infinite or NaN: names the iteration and the first tensor."""
+
+
+class Iteration:
+    """A plan on a device: of training, or of evaluating the net.
+
+    residents  buffers by the name of their tensor, of a net for batches at least as
+               large. A smaller batch, and what is kept of it, lies in the beginning
+               of the larger one's buffers.
+    """
+
+    def __init__(
+        self, net: Net, plan: Plan, device: Device, residents: Mapping[str, Buffer]
+    ) -> None:
+        self.net, self.plan, self.device = net, plan, device
+        self.peak = 0  # bytes of the slab in use at most, as the device counted them
+        self._predicted = tuple(memory(plan, workspace=True))
+        self._residents: dict[Tensor, Buffer] = {}
+        for tensor in net.tensors(*RESIDENT):
+            buffer = residents[tensor.name]
+            if buffer.array.shape != tensor.shape:
+                buffer = device.first(buffer, tensor.shape)
+            self._residents[tensor] = buffer
+        last = net.nodes[-1]
+        self._images = self._residents[net.nodes[0].x]
+        self._labels = self._residents[last.saved["labels"]]
+        self._loss = self._residents[last.saved["loss"]]
+        self._probabilities = last.y
+        # Up to here the loss is known, and no parameter has been changed.
+        self._turn = max(
+            i + 1
+            for i, step in enumerate(plan.steps)
+            if isinstance(step, Run) and step.phase != "update"
+        )
+
+    def train(self, images: Array, labels: Array, values: Values) -> float:
+        """Train on a batch; returns its loss.
+
+        values gives the scalars that launches name: seed, iteration, learning_rate,
+        momentum, weight_decay. Raises NotFinite before any parameter is changed.
+        """
+        execution = self._begin(images, labels, values)
+        loss = float(self.device.read(self._loss)[0])
+        if not np.isfinite(loss):
+            execution.abandon()
+            raise NotFinite(
+                f"iteration {values['iteration'] + 1}: the loss is {loss}; "
+                f"{self._first_fault(values)}"
+            )
+        self._end(execution)
+        return loss
+
+    def evaluate(self, images: Array, labels: Array, values: Values) -> Array:
+        """The probabilities (N, classes) of a batch."""
+        execution = self._begin(images, labels, values)
+        found = self.device.read(execution.buffers[self._probabilities])
+        self._end(execution)
+        return found.reshape(len(images), -1)
+
+    def _begin(self, images: Array, labels: Array, values: Values) -> Execution:
+        self.device.write(self._images, images)
+        self.device.write(self._labels, labels)
+        execution = Execution(self.device, self._residents, values)
+        execution.run(self.plan.steps[: self._turn])
+        return execution
+
+    def _end(self, execution: Execution) -> None:
+        execution.run(self.plan.steps[self._turn :])
+        trace = execution.trace()
+        if trace.nbytes != self._predicted:
+            raise AssertionError("the device counted other bytes than were planned")
+        self.peak = max(self.peak, trace.peak)
+
+    def _first_fault(self, values: Values) -> str:
+        """Where the first number came from that is not finite."""
+        for tensor, buffer in self._residents.items():
+            if tensor.kind == "parameter" and not self._finite(buffer):
+                return f"{tensor.name} is not finite since the update before"
+        execution = Execution(self.device, self._residents, values)
+        try:
+            for step in self.plan.steps[: self._turn]:
+                execution.run([step])
+                if not isinstance(step, Run):
+                    continue
+                for tensor in step.writes:
+                    buffer = execution.buffers[tensor]
+                    if tensor.kind != "workspace" and not self._finite(buffer):
+                        return (
+                            f"the first tensor with a value that is not finite is "
+                            f"{tensor.name}, of {step.layer} {step.phase}"
+                        )
+        finally:
+            execution.abandon()
+        return "every tensor before it is finite"
+
+    def _finite(self, buffer: Buffer) -> bool:
+        return bool(np.isfinite(self.device.read(buffer)).all())
+
+
+def classes(net: Net) -> int:
+    """How many classes the loss of a net tells apart."""
+    return prod(net.nodes[-1].x.shape[1:])
