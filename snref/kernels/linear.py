@@ -11,6 +11,7 @@ Source: Kirk and Hwu 2016, chapter 4 (tiles), and any BLAS (registers).
 from numba import cuda, float32
 
 SIDE = 16
+BOUNDS = (SIDE * SIDE, 2)  # threads a block; blocks that a GPU's registers must hold
 
 
 def _forward(rows, columns, deep):
@@ -24,7 +25,7 @@ def _forward(rows, columns, deep):
     w_passes = columns // SIDE
     across = j_count * SIDE
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=BOUNDS)
     def forward(y, x, w):
         """y[n,k] = sum_c x[n,c] w[k,c]
 
@@ -84,7 +85,7 @@ def _data(rows, columns, deep):
     w_passes = columns // SIDE
     across = j_count * SIDE
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=BOUNDS)
     def data(dx, dy, w):
         """dx[n,c] = sum_k dy[n,k] w[k,c]
 
@@ -140,7 +141,7 @@ EACH = TILE // SIDE
 STEPS = DEPTH // SIDE
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def filter_64x64(dw, x, dy):
     """dw[k,c] = sum_n dy[n,k] x[n,c]
 

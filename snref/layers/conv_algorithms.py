@@ -11,7 +11,7 @@ from functools import cache
 from math import prod
 from typing import TypeAlias
 
-from snref.layer import Algorithm, Launch, Part, Scalar, grid_of
+from snref.layer import Algorithm, Launch, Part, Scalar, View, grid_of
 from snref.layers.shapes import rows
 from snref.tensor import Shape, Tensor
 
@@ -29,6 +29,9 @@ FORWARD_STRIDED = {"strided_96x4": (96, 64), "strided_32x8": (32, 128)}
 DATA = {"32x8": (32, 128), "4x16": (4, 256)}
 FILTER = {"64x64": (64, 64), "32x32": (32, 32)}
 FILTER_STRIDED = {"strided_64x96": (64, 96), "strided_80x64": (80, 64)}
+
+# A filter gradient sums slices of images, each of at least so many output pixels.
+SLICE = 1024
 
 # What copying an element into a tile costs, in multiply-adds of the tile's product:
 # measured on the CPU device, which is within a factor of two of either extreme.
@@ -61,6 +64,8 @@ def algorithms(
     menu = [_tiled(conv), _direct(conv)]
     if w[0] // conv.groups < 4:  # too few filters to share a tile of pixels
         menu.reverse()
+    if part == "filter" and conv.slices > 1:
+        menu.append(_sliced(conv))
     menu.append(_im2col(conv))
     if part != "filter" and w[2:] == (3, 3) and window[:2] == (1, 1):
         menu.append(_winograd(conv))
@@ -88,6 +93,15 @@ class _Convolution:
     @property
     def moved(self) -> int:
         return 4 * (prod(self.x) + prod(self.w) + prod(self.y))
+
+    @property
+    def images(self) -> int:
+        """Images of a slice."""
+        return min(self.x[0], _ceil(SLICE, prod(self.y[2:])))
+
+    @property
+    def slices(self) -> int:
+        return _ceil(self.x[0], self.images)
 
     @property
     def phases(self) -> int:
@@ -134,6 +148,7 @@ class _Launch:
     flops: int
     moved: int
     block: tuple[int, ...] = (SIDE, SIDE)
+    view: View = "rows"
 
     def on(self, tensors: dict[str, Tensor]) -> Launch:
         return Launch(
@@ -141,7 +156,7 @@ class _Launch:
             tuple(tensors[role] for role in self.outputs),
             tuple(tensors[role] for role in self.inputs),
             self.scalars,
-            view="shape" if self.kernel.startswith("direct") else "rows",
+            view=self.view,
             updates=self.kernel == "winograd.product",
             grid=self.grid,
             block=self.block,
@@ -162,56 +177,92 @@ def _direct(conv: _Convolution) -> Algorithm:
         f"direct.{conv.part}",
         ("output",),
         ("a", "b"),
-        conv.window,
+        (*conv.window, conv.images) if conv.part == "filter" else conv.window,
         (*grid_of(across), rows(down)),
         conv.flops,
         conv.moved,
         block=(256,),
+        view="shape",
     )
     return conv.algorithm("direct", (launch,))
 
 
 def _tiled(conv: _Convolution) -> Algorithm:
     """A block for every tile of outputs."""
-    n, k, p, q = conv.y
+    if conv.part == "filter":
+        return conv.algorithm("tiled", (_tiled_filter(conv, apart=False),))
+    n, k = conv.y[:2]
     c, r, s = conv.w[1:]
-    h, w = conv.x[2:]
-    if (r, s, *conv.window[:4]) == (1, 1, 1, 1, 0, 0) and (h, w) == (p, q):
-        h, w = p, q = _rows_of_pixels(h * w)
-    own = k // conv.groups
-    strided = conv.window[1] > 1
+    h, w, p, q = _sizes(conv)
+    down, across = conv.window[:2]
     if conv.part == "forward":
-        name, (height, width) = _cheapest(
-            FORWARD_STRIDED if strided else FORWARD, own, n * p * q
-        )
-        grid = (
-            _ceil(q, SIDE),
-            _ceil(n * p * SIDE, width),
-            conv.groups * _ceil(own, height),
-        )
-    elif conv.part == "data":
-        down, across = conv.window[:2]
-        name, (height, width) = _cheapest(DATA, c, n * h * w)
-        grid = (
-            _ceil(_ceil(w, across), SIDE),
-            _ceil(n * _ceil(h, down) * SIDE, width),
-            conv.phases * conv.groups * _ceil(c, height),
-        )
+        tiles = FORWARD_STRIDED if across > 1 else FORWARD
+        own, phases = k // conv.groups, 1
+        lines, columns = n * p, q
     else:
-        name, (height, width) = _cheapest(
-            FILTER_STRIDED if strided else FILTER, c * r * s, own
-        )
-        grid = (_ceil(c * r * s, height), _ceil(own, width), conv.groups)
+        tiles = DATA
+        own, phases = c, conv.phases
+        lines, columns = n * _ceil(h, down), _ceil(w, across)
+    name, (height, width) = _cheapest(tiles, own, lines * columns)
     launch = _Launch(
         f"tiled.{conv.part}_{name}",
         ("output",),
         ("a", "b"),
         (h, w, p, q, r, s, *conv.window),
-        grid,
+        (
+            _ceil(columns, SIDE),
+            _ceil(lines * SIDE, width),
+            phases * conv.groups * _ceil(own, height),
+        ),
         conv.flops,
         conv.moved,
     )
     return conv.algorithm("tiled", (launch,))
+
+
+def _sliced(conv: _Convolution) -> Algorithm:
+    """A block for every tile of a filter gradient and every slice of images."""
+    size = conv.slices * prod(conv.w)
+    total = _Launch(
+        "tiled.sum_slices",
+        ("output",),
+        ("workspace",),
+        (conv.slices,),
+        grid_of(prod(conv.w)),
+        size,
+        4 * (size + prod(conv.w)),
+        block=(256,),
+        view="flat",
+    )
+    return conv.algorithm("sliced", (_tiled_filter(conv, apart=True), total), size)
+
+
+def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
+    """The filter gradient, or its slices apart in the workspace."""
+    c, r, s = conv.w[1:]
+    own = conv.w[0] // conv.groups
+    tiles = FILTER_STRIDED if conv.window[1] > 1 else FILTER
+    name, (height, width) = _cheapest(tiles, c * r * s, own)
+    slices = conv.slices if apart else 1
+    return _Launch(
+        f"tiled.filter_{name}",
+        ("workspace" if apart else "output",),
+        ("a", "b"),
+        (conv.x[0], *_sizes(conv), r, s, *conv.window, conv.images, int(apart)),
+        (_ceil(c * r * s, height), _ceil(own, width), slices * conv.groups),
+        conv.flops,
+        conv.moved + 4 * (slices - 1) * prod(conv.w),
+        view="flat",
+    )
+
+
+def _sizes(conv: _Convolution) -> tuple[int, int, int, int]:
+    """Height and width of the images and of the outputs, as `tiled` sees them."""
+    h, w = conv.x[2:]
+    p, q = conv.y[2:]
+    if (*conv.w[2:], *conv.window[:4]) == (1, 1, 1, 1, 0, 0) and (h, w) == (p, q):
+        h, w = p, q = _rows_of_pixels(h * w)
+    return h, w, p, q
 
 
 def _im2col(conv: _Convolution) -> Algorithm:
@@ -248,7 +299,7 @@ def _im2col(conv: _Convolution) -> Algorithm:
         scalars = (h, w, r, s, down, across, top, left, groups)
         grid = (_ceil(n * height * width, TILE), _ceil(c, TILE), phases * groups)
     else:
-        inputs, scalars = ("workspace", "b"), (groups,)
+        inputs, scalars = ("workspace", "b"), (groups, conv.images)
         grid = (_ceil(c * r * s, TILE), _ceil(own, TILE), groups)
     product = _Launch(
         f"im2col.{conv.part}",

@@ -106,6 +106,8 @@ CASES = {
     "11x11, stride 4": Case((1, 3, 43, 39), (96, 3, 11, 11), (4, 4)),
     "1x7": Case((2, 4, 6, 13), (5, 4, 1, 7), padding=(0, 0, 3, 3)),
     "7x1": Case((2, 4, 13, 6), (5, 4, 7, 1), padding=(3, 3, 0, 0)),
+    "3x3, slices": Case((5, 3, 24, 26), (6, 3, 3, 3), padding=(1, 1, 1, 1)),
+    "3x3, slices, groups": Case((3, 4, 37, 35), (6, 2, 3, 3), groups=2),
     "the whole image": Case((3, 4, 5, 6), (7, 4, 5, 6)),
     "one pixel": Case((1, 1, 1, 1), (1, 1, 1, 1)),
     "stride beyond the image": Case((2, 2, 3, 3), (3, 2, 2, 2), (4, 4)),

@@ -10,8 +10,9 @@ the same bits, so a plan may use now one, now the other.
             term, the padding's zeros included.
             forward  channels, then filter rows, then filter columns: c, r, s
             data     filters, then the taps that meet the pixel: k, r, s
-            filter   output rows, then columns of an image: p, q; then the sums of the
-                     images are added: n
+            filter   images of a slice, output rows, columns: n, p, q; then the sums
+                     of the slices are added. A slice has as many images as the layer
+                     says (`snref.layers.conv_algorithms`): from their shapes alone
 "winograd"  winograd. Forward and data, channels (or filters) inside each of the sixteen
             transformed places.
 """

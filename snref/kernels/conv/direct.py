@@ -73,10 +73,11 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
 
 
 @cuda.jit
-def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups):
+def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images):
     """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-    Image by image: the sum over p, q of each, then the sum of those. sh, sw: strides.
+    Slice by slice of so many images: the sum over n, p, q of each, then the sum of
+    those. sh, sw: strides.
     """
     K, C, R, S = dw.shape
     N, H, W = x.shape[0], x.shape[2], x.shape[3]
@@ -88,15 +89,16 @@ def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups):
             r = (crs - c * (R * S)) // S
             s = crs - (c * R + r) * S
             total = float32(0)
-            for n in range(N):
-                of_image = float32(0)
-                for p in range(P):
-                    for q in range(Q):
-                        h = p * stride_h + r - pad_top
-                        v = q * stride_w + s - pad_left
-                        value = float32(0)
-                        if h >= 0 and h < H and v >= 0 and v < W:
-                            value = x[n, first + c, h, v]
-                        of_image += value * dy[n, k, p, q]
-                total += of_image
+            for n0 in range(0, N, images):
+                part = float32(0)
+                for n in range(n0, min(n0 + images, N)):
+                    for p in range(P):
+                        for q in range(Q):
+                            h = p * stride_h + r - pad_top
+                            v = q * stride_w + s - pad_left
+                            value = float32(0)
+                            if h >= 0 and h < H and v >= 0 and v < W:
+                                value = x[n, first + c, h, v]
+                            part += value * dy[n, k, p, q]
+                total += part
             dw[k, c, r, s] = total

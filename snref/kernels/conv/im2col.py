@@ -19,6 +19,7 @@ EACH = TILE // SIDE
 STEPS = DEPTH // SIDE
 PITCH = DEPTH + 1
 WIDE = TILE + 1
+BOUNDS = (SIDE * SIDE, 2)  # threads a block; blocks that a GPU's registers must hold
 
 
 def _columns(strided):
@@ -67,7 +68,7 @@ columns = _columns(strided=False)
 columns_strided = _columns(strided=True)
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def forward(y, w, matrix, groups):
     """y[n,k,p,q] = sum_d w[k,d] X[d,(n,p,q)], d over the taps of the filter's group.
 
@@ -173,7 +174,7 @@ def gradient_columns(
                 )
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, groups):
     """dx[n,c,h,v] = sum_krs w[k,c,r,s] X[(k,r,s),(n,h,v)], k over the channel's group.
 
@@ -255,17 +256,16 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
                 dx[n, ((group * C + c) * H + h) * W + v] = total[i, j]
 
 
-@cuda.jit
-def filter(dw, matrix, dy, groups):
+@cuda.jit(launch_bounds=BOUNDS)
+def filter(dw, matrix, dy, groups, images):
     """dw[k,d] = sum_npq dy[n,k,p,q] X[d,(n,p,q)]
 
-    Image by image: the sum over p, q of each, then the sum of those.
+    Slice by slice of so many images: the sum over n, p, q of each, then of those.
     Blocks: x along d = (c, r, s), y along the filters of a group, z along the groups.
     """
     x_tile = cuda.shared.array((TILE, PITCH), float32)
     y_tile = cuda.shared.array((DEPTH, WIDE), float32)
-    of_image = cuda.local.array((EACH, EACH), float32)
-    total = cuda.local.array((EACH, EACH), float32)
+    part = cuda.local.array((EACH, EACH), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N, CRS = dy.shape[0], dw.shape[1]
     K = dw.shape[0] // groups
@@ -273,48 +273,46 @@ def filter(dw, matrix, dy, groups):
     group = cuda.blockIdx.z
     k0 = cuda.blockIdx.y * TILE
     d0 = cuda.blockIdx.x * TILE
-    for i in range(EACH):
-        for j in range(EACH):
-            total[i, j] = float32(0)
-    for n in range(N):
+    for n0 in range(0, N, images):
         for i in range(EACH):
             for j in range(EACH):
-                of_image[i, j] = float32(0)
-        for pixel0 in range(0, PQ, DEPTH):
-            for i in range(EACH):
-                for e in range(STEPS):
-                    d = ty + SIDE * i
-                    pixel = tx + SIDE * e
-                    inside = d0 + d < CRS and pixel0 + pixel < PQ
-                    x_tile[d, pixel] = (
-                        matrix[((group * CRS + d0 + d) * N + n) * PQ + pixel0 + pixel]
-                        if inside
-                        else float32(0)
-                    )
-            for j in range(EACH):
-                for e in range(STEPS):
-                    k = ty + SIDE * j
-                    pixel = tx + SIDE * e
-                    inside = k0 + k < K and pixel0 + pixel < PQ
-                    y_tile[pixel, k] = (
-                        dy[n, (group * K + k0 + k) * PQ + pixel0 + pixel]
-                        if inside
-                        else float32(0)
-                    )
-            cuda.syncthreads()
-            for d in range(min(DEPTH, PQ - pixel0)):
+                part[i, j] = float32(0)
+        for n in range(n0, min(n0 + images, N)):
+            for pixel0 in range(0, PQ, DEPTH):
                 for i in range(EACH):
-                    for j in range(EACH):
-                        of_image[i, j] += (
-                            x_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
+                    for e in range(STEPS):
+                        d = ty + SIDE * i
+                        pixel = pixel0 + tx + SIDE * e
+                        inside = d0 + d < CRS and pixel < PQ
+                        x_tile[d, tx + SIDE * e] = (
+                            matrix[((group * CRS + d0 + d) * N + n) * PQ + pixel]
+                            if inside
+                            else float32(0)
                         )
-            cuda.syncthreads()
+                for j in range(EACH):
+                    for e in range(STEPS):
+                        k = ty + SIDE * j
+                        pixel = pixel0 + tx + SIDE * e
+                        inside = k0 + k < K and pixel < PQ
+                        y_tile[tx + SIDE * e, k] = (
+                            dy[n, (group * K + k0 + k) * PQ + pixel]
+                            if inside
+                            else float32(0)
+                        )
+                cuda.syncthreads()
+                for d in range(min(DEPTH, PQ - pixel0)):
+                    for i in range(EACH):
+                        for j in range(EACH):
+                            part[i, j] += (
+                                x_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
+                            )
+                cuda.syncthreads()
         for i in range(EACH):
+            d = d0 + ty + SIDE * i
             for j in range(EACH):
-                total[i, j] += of_image[i, j]
-    for i in range(EACH):
-        d = d0 + ty + SIDE * i
-        for j in range(EACH):
-            k = k0 + tx + SIDE * j
-            if d < CRS and k < K:
-                dw[group * K + k, d] = total[i, j]
+                k = k0 + tx + SIDE * j
+                if d < CRS and k < K:
+                    total = float32(0)
+                    if n0 > 0:
+                        total = dw[group * K + k, d]
+                    dw[group * K + k, d] = total + part[i, j]

@@ -26,6 +26,7 @@ from numba import cuda, float32, int32
 SIDE = 16
 DEPTH = 32
 PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different banks
+BOUNDS = (SIDE * SIDE, 2)  # threads a block; blocks that a GPU's registers must hold
 
 
 def _forward(filters, rows, strided=False):
@@ -41,7 +42,7 @@ def _forward(filters, rows, strided=False):
     pitch = deep + 1
     w_passes = (filters + SIDE - 1) // SIDE
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=BOUNDS)
     def forward(
         y, x, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
     ):
@@ -140,7 +141,7 @@ def _data(channels, rows):
     pitch = deep + 1
     w_passes = (channels + SIDE - 1) // SIDE
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=BOUNDS)
     def data(
         dx, dy, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
     ):
@@ -251,27 +252,46 @@ def _filter(weights, filters, strided=False):
     j_count = filters // SIDE
     y_pitch = filters + 1
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=BOUNDS)
     def filter(
-        dw, x, dy, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
+        dw,
+        x,
+        dy,
+        N,
+        H,
+        W,
+        P,
+        Q,
+        R,
+        S,
+        stride_h,
+        stride_w,
+        pad_top,
+        pad_left,
+        groups,
+        images,
+        apart,
     ):
         """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-        Image by image: the sum over p, q of each, then the sum of those.
-        Blocks: x along (c, r, s), y along the filters of a group, z along the groups.
+        Slice by slice of so many images: the sum over n, p, q of each, then the sum of
+        those. apart = 1: write the slices' sums one after the other instead, for
+        `sum_slices`; then a slice more is a block more, which small dw need to fill a
+        GPU. All arrays are flat.
+        Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
         x_tile = cuda.shared.array((weights, PITCH), float32)
         y_tile = cuda.shared.array((DEPTH, y_pitch), float32)
         tap_c = cuda.shared.array(weights, int32)
         tap_r = cuda.shared.array(weights, int32)
         tap_s = cuda.shared.array(weights, int32)
-        of_image = cuda.local.array((i_count, j_count), float32)
-        total = cuda.local.array((i_count, j_count), float32)
+        part = cuda.local.array((i_count, j_count), float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         thread = ty * SIDE + tx
-        N, CRS = x.shape[0], dw.shape[1]
-        K, C = dw.shape[0] // groups, CRS // (R * S)
-        group = cuda.blockIdx.z
+        K = dy.size // (N * P * Q * groups)
+        C = x.size // (N * H * W * groups)
+        CRS = C * R * S
+        group = cuda.blockIdx.z % groups
         k0 = cuda.blockIdx.y * filters
         d0 = cuda.blockIdx.x * weights
         step = stride_w if strided else 1
@@ -286,63 +306,79 @@ def _filter(weights, filters, strided=False):
             tap_c[thread] = c
             tap_r[thread] = r
             tap_s[thread] = tap - (c * R + r) * S
-        for i in range(i_count):
-            for j in range(j_count):
-                total[i, j] = float32(0)
         cuda.syncthreads()
-        for n in range(N):
+        slices = (N + images - 1) // images
+        for slice_ in range(
+            cuda.blockIdx.z // groups, slices, cuda.gridDim.z // groups
+        ):
             for i in range(i_count):
                 for j in range(j_count):
-                    of_image[i, j] = float32(0)
-            for p0 in range(0, P, tall):
-                for q0 in range(0, Q, wide):
-                    for t in range(tall):
-                        p = p0 + t
-                        h0 = p * stride_h - pad_top
-                        for e in range((wide + SIDE - 1) // SIDE):
-                            column = tx + SIDE * e
-                            q = q0 + column
-                            v0 = q * step - pad_left
-                            there = p < P and q < Q
+                    part[i, j] = float32(0)
+            for n in range(slice_ * images, min((slice_ + 1) * images, N)):
+                x0 = (n * groups + group) * C * H * W
+                y0 = ((n * groups + group) * K + k0) * P * Q
+                for p0 in range(0, P, tall):
+                    for q0 in range(0, Q, wide):
+                        for t in range(tall):
+                            p = p0 + t
+                            h0 = p * stride_h - pad_top
+                            for e in range((wide + SIDE - 1) // SIDE):
+                                column = tx + SIDE * e
+                                q = q0 + column
+                                v0 = q * step - pad_left
+                                there = p < P and q < Q
+                                for i in range(i_count):
+                                    d = ty + SIDE * i
+                                    c = tap_c[d]
+                                    h = h0 + tap_r[d]
+                                    v = v0 + tap_s[d]
+                                    inside = h >= 0 and h < H and v >= 0 and v < W
+                                    if column < wide:
+                                        x_tile[d, t * wide + column] = (
+                                            x[x0 + (c * H + h) * W + v]
+                                            if there and c < C and inside
+                                            else float32(0)
+                                        )
+                                for j in range(j_count):
+                                    k = ty + SIDE * j
+                                    if column < wide:
+                                        y_tile[t * wide + column, k] = (
+                                            dy[y0 + (k * P + p) * Q + q]
+                                            if there and k0 + k < K
+                                            else float32(0)
+                                        )
+                        cuda.syncthreads()
+                        for d in range(tall * wide):
                             for i in range(i_count):
-                                d = ty + SIDE * i
-                                c = tap_c[d]
-                                h = h0 + tap_r[d]
-                                v = v0 + tap_s[d]
-                                inside = h >= 0 and h < H and v >= 0 and v < W
-                                if column < wide:
-                                    x_tile[d, t * wide + column] = (
-                                        x[n, ((group * C + c) * H + h) * W + v]
-                                        if there and c < C and inside
-                                        else float32(0)
+                                for j in range(j_count):
+                                    part[i, j] += (
+                                        x_tile[ty + SIDE * i, d]
+                                        * y_tile[d, tx + SIDE * j]
                                     )
-                            for j in range(j_count):
-                                k = ty + SIDE * j
-                                if column < wide:
-                                    y_tile[t * wide + column, k] = (
-                                        dy[n, ((group * K + k0 + k) * P + p) * Q + q]
-                                        if there and k0 + k < K
-                                        else float32(0)
-                                    )
-                    cuda.syncthreads()
-                    for d in range(tall * wide):
-                        for i in range(i_count):
-                            for j in range(j_count):
-                                of_image[i, j] += (
-                                    x_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
-                                )
-                    cuda.syncthreads()
+                        cuda.syncthreads()
+            first = (slice_ * apart * groups + group) * K * CRS
             for i in range(i_count):
+                d = d0 + ty + SIDE * i
                 for j in range(j_count):
-                    total[i, j] += of_image[i, j]
-        for i in range(i_count):
-            d = d0 + ty + SIDE * i
-            for j in range(j_count):
-                k = k0 + tx + SIDE * j
-                if d < CRS and k < K:
-                    dw[group * K + k, d] = total[i, j]
+                    k = k0 + tx + SIDE * j
+                    if d < CRS and k < K:
+                        place = first + k * CRS + d
+                        total = float32(0)
+                        if apart == 0 and slice_ > 0:
+                            total = dw[place]
+                        dw[place] = total + part[i, j]
 
     return filter
+
+
+@cuda.jit
+def sum_slices(dw, parts, slices):
+    """dw[i] = sum_s parts[s,i], s ascending; a thread an element. Arrays are flat."""
+    for i in range(cuda.grid(1), dw.size, cuda.gridsize(1)):
+        total = float32(0)
+        for s in range(slices):
+            total += parts[s * dw.size + i]
+        dw[i] = total
 
 
 forward_32x8 = _forward(32, 8)

@@ -30,6 +30,7 @@ EACH = TILE // SIDE
 STEPS = DEPTH // SIDE
 PITCH = DEPTH + 1
 PLACES = 16
+BOUNDS = (SIDE * SIDE, 2)  # threads a block; blocks that a GPU's registers must hold
 
 
 @cuda.jit
@@ -90,7 +91,7 @@ def data_filters(workspace, w, groups):
                 workspace[place + 3 * size] = row[a, 2]
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def pixels(workspace, x, H, W, rows, columns, pad_top, pad_left, first):
     """V[:,:,c,tile] = B' d B, d[a,b] = x[n,c,2*row+a-pad_top,2*column+b-pad_left]
 
@@ -134,7 +135,7 @@ def pixels(workspace, x, H, W, rows, columns, pad_top, pad_left, first):
                     workspace[at + 3 * size] = t[a, 1] - t[a, 3]
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def product(workspace, K, C, tiles, groups):
     """M[place,k,tile] = sum_c U[place,k,c] V[place,c,tile], c over the group's channels
 
@@ -189,7 +190,7 @@ def product(workspace, K, C, tiles, groups):
                 workspace[m + k * tiles + tile] = total[i, j]
 
 
-@cuda.jit
+@cuda.jit(launch_bounds=BOUNDS)
 def outputs(y, workspace, P, Q, first):
     """y[n,k,2*row+a,2*column+b] = (A' M[:,:,k,tile] A)[a,b]
 
