@@ -10,7 +10,7 @@ algorithms in different steps.
            bits whatever is free
 "fastest"  any algorithm, as in the paper
 
-A convolution with 1,000 bytes left, and with 100:
+A convolution with 1,024 bytes left, and with 512:
 
 >>> from snref.layer import Algorithm
 >>> x, w, y = Tensor("x", (64,)), Tensor("w", (9,), "parameter"), Tensor("y", (64,))
@@ -21,7 +21,7 @@ A convolution with 1,000 bytes left, and with 100:
 ...     ("conv1", "forward", "tiled"): 2.0, ("conv1", "forward", "im2col"): 1.0,
 ... }
 >>> costs = Costs("by hand", {}, seconds, to_host=1e9, to_device=1e9)
->>> for left in 1000, 100:
+>>> for left in 1024, 512:
 ...     print(choose_algorithms(Plan((run,)), 512 + left, costs, "exact"))
 forward   conv1  x -> y  [forward=im2col]
 forward   conv1  x -> y

@@ -10,27 +10,25 @@ ahead    convolutions' outputs; the last returns at the first backward step, eac
          or at first need if that is earlier
 demand   every checkpoint's output; each returns at first need
 
-Two convolutions, one ahead:
+Two convolutions; no backward reads the output of the second:
 
 >>> from snref.layer import Launch
 >>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
 >>> plan = Plan((
 ...     Run("conv1", "forward", (Launch("", (x,)),), offload=True),
 ...     Run("conv2", "forward", (Launch("", (y,), (x,)),), offload=True),
-...     Run("relu1", "forward", (Launch("", (z,), (y,)),)),
-...     Run("relu1", "backward", (Launch("", (dy,), (y, dz)),)),
-...     Run("conv2", "backward", (Launch("", (dz,), (x, dy)),)),
+...     Run("loss", "forward", (Launch("", (z,), (y,)),)),
+...     Run("loss", "backward", (Launch("", (dz,), (z,)),)),
+...     Run("conv2", "backward", (Launch("", (dy,), (x, dz)),)),
 ... ))
 >>> print(offload(plan, "ahead"))
 forward   conv1  -> x
 offload   x
 forward   conv2  x -> y
-offload   y
-forward   relu1  y -> z
-prefetch  y
-backward  relu1  y dz -> dy
+forward   loss  y -> z
+backward  loss  z -> dz
 prefetch  x
-backward  conv2  x dy -> dz
+backward  conv2  x dz -> dy
 """
 
 from typing import Literal, TypeAlias
