@@ -239,8 +239,9 @@ class _Function:
         if isinstance(o, (np.bool_, np.number)):  # first: a np.float64 is a float
             kind = self.type_name(numpy_support.from_dtype(o.dtype))
             return ir.call(kind, ast.Constant(o.item()))
-        if isinstance(o, (bool, int, float, complex)):
-            return ast.Constant(o)
+        for plain in (bool, int, float, complex):
+            if isinstance(o, plain):
+                return ast.Constant(plain(o))  # an IntEnum's member is an int
         if isinstance(o, tuple) and all(isinstance(i, (int, float)) for i in o):
             return expression(repr(o))
         if isinstance(o, numba.types.Type):
@@ -486,7 +487,8 @@ class _Function:
         module = getattr(function, "__module__", None) or "numpy"
         if isinstance(function, np.ufunc):
             module = "numpy"
-        if module not in ("math", "numpy", "cmath"):
+        module = module.lstrip("_")  # operator.add is of _operator
+        if module not in ("math", "numpy", "cmath", "operator"):
             raise self.fail(
                 node, f"{ast.unparse(node.func)} is not supported in a kernel"
             )
