@@ -261,7 +261,7 @@ def measure() -> list[dict[str, str | int | float]]:
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """Each kernel's least occupancy on four generations, over its block shapes."""
+    """Each kernel's occupancy on four generations, a point a block shape."""
     names = sorted({row["kernel"] for row in rows})
     figure = Figure(figsize=(8, 0.19 * len(names) + 1), layout="constrained")
     axes = figure.subplots()

@@ -175,31 +175,26 @@ def test_a_mean_s_gradient_is_shared_out(
     assert_close(dx, expected, terms)
 
 
-@pytest.mark.parametrize("shape", ((3, 5, 7, 7), (2, 300, 3, 5), (1, 1, 1, 1)))
+def global_forward(x: Array, threads: int | None = None) -> list[Array]:
+    shape, at = (*x.shape[:2], 1), ((2,), (256,))
+    return launch(pool.global_average_forward, *at, [shape], [x], threads=threads)
+
+
+def global_backward(dy: Array, threads: int | None = None) -> list[Array]:
+    shape, kernel = (*dy.shape[:2], 49), pool.global_average_backward
+    return launch(kernel, *LAUNCH, [shape], [dy], threads=threads)
+
+
+@pytest.mark.parametrize("shape", ((3, 5), (2, 300), (1, 1)))
 def test_global_average_is_the_average_of_one_window(
-    shape: tuple[int, int, int, int], rng: np.random.Generator
+    shape: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    n, c, h, w = shape
-    case = Case(shape, (h, w), (h, w))
-    x, dy = normal(rng, shape), normal(rng, (n, c, 1, 1))
-
-    def forward(x: Array, threads: int | None = None) -> list[Array]:
-        grid, block = (2,), (256,)
-        kernel = pool.global_average_forward
-        return launch(kernel, grid, block, [(n, c, 1)], [x], threads=threads)
-
-    def backward(dy: Array, threads: int | None = None) -> list[Array]:
-        kernel = pool.global_average_backward
-        return launch(kernel, *LAUNCH, [(n, c, h * w)], [dy], threads=threads)
-
-    for run, given, expected in (
-        (forward, x.reshape(n, c, h * w), average(x.astype(np.float64), case, 0)),
-        (backward, dy.reshape(n, c, 1), average_gradient(dy, case, 0)),
-    ):
-        (result,) = run(given)
-        assert_close(result, expected.reshape(result.shape), h * w)
-        assert_reads(run, given)
-        assert_repeatable(run, given)
+    case = Case((*shape, 7, 7), (7, 7), (7, 7))
+    x, dy = normal(rng, case.x), normal(rng, case.y)
+    y = average(x.astype(np.float64), case, 0).reshape(*shape, 1)
+    assert_close(global_forward(x.reshape(*shape, 49))[0], y, 49)
+    dx = average_gradient(dy.astype(np.float64), case, 0).reshape(*shape, 49)
+    assert_close(global_backward(dy.reshape(*shape, 1))[0], dx)
 
 
 def test_gradients_agree_with_central_differences(rng: np.random.Generator) -> None:
@@ -234,6 +229,8 @@ def test_pooling_reads_its_inputs_and_repeats_itself(
         (compute("max_backward", case), [x, dy]),
         (compute("average_forward", case, 0), [x]),
         (compute("average_backward", case, 0), [dy]),
+        (global_forward, [normal(rng, (2, 300, 49))]),
+        (global_backward, [normal(rng, (2, 300, 1))]),
     ):
         assert_reads(run, *inputs)
         assert_repeatable(run, *inputs)
