@@ -9,6 +9,7 @@ Read in this order; each file is one stage, a pure function from plan to plan:
 5. in_place        outputs over inputs, by renaming
 6. algorithms      convolution algorithm and workspace             (3.5)
 7. placement       an address for every tensor                     (3.2.1)
+   packing         a search, where the sweep of placement leaves holes
 
 ``schedule`` below is the pipeline. Liveness is the paper's first stage and the last
 pass here: the other stages put in second definitions (a re-run, a copy back), and only

@@ -10,9 +10,10 @@ what it did is written down: Alloc with an address, Offload, Free, Prefetch.
 
 It is the paper's Algorithm 2, played against addresses: allocate; while that fails,
 evict. Before a layer runs its tensors are locked; whatever is not locked may leave,
-gradients too. What was to leave but does not border the hole that was made stays. If everything unlocked has left and the holes are still too small, the
-layer's own tensors leave and come back side by side: so a plan exists for every slab
-that holds the largest working set.
+gradients too. What was to leave but does not border the hole that was made stays. If
+everything unlocked has left and the holes are still too small, the layer's own tensors
+leave and come back side by side: so a plan exists for every slab that holds the largest
+working set.
 
 Three tensors of 256 bytes in a slab of 512:
 

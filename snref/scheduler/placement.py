@@ -6,11 +6,8 @@ it. The extent of a plan, its highest address, is its peak plus what holes cost.
 arrival  the paper's pool: the first hole that fits, as allocations arrive
 best     a plan is known to its end, so it can be packed ahead. First a sweep: stack
          what is there at the fullest moment, without a hole; from there go forward in
-         time, then from there backward, first fit. Where that is not perfect, a
-         search: allocations in an order, large and long-lived first, each at the
-         lowest address that is free as long as it lives; one that comes to lie above
-         the target complains and is put earlier in the order ("squeaky wheel"
-         optimization: Joslin and Clements, JAIR 10, 1999)
+         time, then from there backward, first fit. Where that is not perfect, the
+         search of ``packing.py``
 
 Either way a tensor that is allocated again may get another address. Where c does not
 fit the hole of a, 3072 bytes in use become an extent of 4096:
@@ -36,19 +33,16 @@ free      b
 free      c
 """
 
-from random import Random
 from typing import Literal, TypeAlias
 
 from snref.plans import Alloc, Free, Plan, Step
 from snref.pool import Pool
+from snref.scheduler.packing import meetings, search
 from snref.tensor import ALIGNMENT, Tensor
 
 Order: TypeAlias = Literal["arrival", "best"]
 
-WEIGHTS = (0, 0.5, 0.7, 2)  # of bytes against lifetime, in the orders of the search
 EFFORT = 1_000_000  # of a search, in pairs looked at: about 0.1 s
-PATIENCE = 100_000  # pairs an attempt may look at beyond one pass
-MAX_PAIRS = 1_000_000  # allocations that meet in time; with more there is no search
 SLACK = 1000  # an extent of peak + peak / SLACK is good enough, if the peak is not met
 
 
@@ -123,13 +117,13 @@ def _best(sizes: list[int], events: list[int], slab: int) -> list[int]:
         offsets = min(offsets, from_the_end, _arrival(sizes, events), key=extent)
     if extent(offsets) == peak:
         return offsets
-    beside = _meetings(sizes, events)
+    beside = meetings(sizes, events)
     if beside is None:
         return offsets
     target = low = peak  # no packing is known to be as tight as low
     effort = EFFORT
     while True:
-        found = _search(sizes, events, beside, target, effort)
+        found = search(sizes, events, beside, target, effort)
         if found is None:
             low = target
         else:
@@ -168,88 +162,3 @@ def _outward(sizes: list[int], events: list[int]) -> list[int]:
     for side in (after, _backward(before)):
         _first_fit(Pool(None, ALIGNMENT), sizes, stack + side, offsets)
     return offsets
-
-
-def _meetings(sizes: list[int], events: list[int]) -> list[list[int]] | None:
-    """For every allocation, those it meets in time; None if that is too many."""
-    beside: list[list[int]] = [[] for _ in sizes]
-    standing: dict[int, None] = {}
-    pairs = 0
-    for event in events:
-        if event < 0:
-            del standing[~event]
-            continue
-        pairs += len(standing)
-        if pairs > MAX_PAIRS:
-            return None
-        beside[event] += standing
-        for other in standing:
-            beside[other].append(event)
-        standing[event] = None
-    return beside
-
-
-def _search(
-    sizes: list[int],
-    events: list[int],
-    beside: list[list[int]],
-    target: int,
-    effort: int,
-) -> list[int] | None:
-    """The offsets of a packing of at most this extent, None if none is found.
-
-    Many short attempts find more than a few long ones, which get stuck.
-    """
-    life = [0] * len(sizes)
-    for time, event in enumerate(events):
-        life[max(event, ~event)] += time if event < 0 else -time
-    orders = []
-    for weight in WEIGHTS:
-        value = [size**weight * time for size, time in zip(sizes, life, strict=True)]
-        orders.append(sorted(range(len(sizes)), key=value.__getitem__, reverse=True))
-    patience = PATIENCE + len(sizes) + sum(map(len, beside))
-    draw = Random(0)  # the same packing every time
-    for attempt in range(max(len(orders), effort // patience)):
-        order = list(orders[attempt % len(orders)])
-        offsets = _pack(sizes, beside, order, target, patience, draw)
-        if offsets is not None:
-            return offsets
-    return None
-
-
-def _pack(
-    sizes: list[int],
-    beside: list[list[int]],
-    order: list[int],
-    target: int,
-    patience: int,
-    draw: Random,
-) -> list[int] | None:
-    """Each allocation in this order at the lowest address that is free all its life.
-
-    One that would lie above the target goes to an earlier rank, rather a near one than
-    a far one, and packing resumes there. None once patience is at an end.
-    """
-    spans: list[tuple[int, int] | None] = [None] * len(order)  # addresses, if packed
-    rank = 0
-    while rank < len(order):
-        i = order[rank]
-        patience -= 1 + len(beside[i])
-        offset = 0
-        for start, end in sorted(filter(None, map(spans.__getitem__, beside[i]))):
-            if start - offset >= sizes[i]:
-                break
-            if end > offset:
-                offset = end
-        if offset + sizes[i] <= target:
-            spans[i] = offset, offset + sizes[i]
-            rank += 1
-            continue
-        if patience < 0:
-            return None
-        earlier = int(rank * draw.random() ** 0.5)
-        order.insert(earlier, order.pop(rank))
-        for j in order[earlier : rank + 1]:
-            spans[j] = None
-        rank = earlier
-    return [span[0] for span in spans if span is not None]

@@ -33,6 +33,7 @@ backward  conv2  y dz -> dy
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from snref.plans import Plan, Run, Step, layer_peak
@@ -58,7 +59,7 @@ def recompute(plan: Plan, strategy: Strategy) -> Plan:
     done: set[_Segment] = set()  # fast segments that have been run again
     steps: list[Step] = []
     backwards = [run for run in plan.runs() if run.phase == "backward"]
-    following = dict(zip(backwards, backwards[1:], strict=False))
+    following = dict(pairwise(backwards))
     for run in plan.runs():
         if run.phase == "backward":
             for segment, wanted in _by_segment(run, segments).items():

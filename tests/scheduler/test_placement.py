@@ -11,7 +11,8 @@ from snref.plans import Alloc, Free, Plan, Step, extent, memory
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all
 from snref.scheduler.offloading import offload
-from snref.scheduler.placement import Order, _allocations, _meetings, place
+from snref.scheduler.packing import meetings
+from snref.scheduler.placement import Order, _allocations, place
 from snref.scheduler.recomputation import recompute
 from snref.tensor import ALIGNMENT, Tensor
 
@@ -143,7 +144,7 @@ def test_a_sweep_alone_packs_a_deep_chain_at_its_peak() -> None:
         gradient = following
     plan = Plan((*steps, Free(gradient)))
     sizes, events = _allocations(plan)
-    assert _meetings(sizes, events) is None
+    assert meetings(sizes, events) is None
     assert extent(place(plan)) == max(memory(plan, workspace=True))
     assert extent(place(plan, order="arrival")) > max(memory(plan, workspace=True))
 

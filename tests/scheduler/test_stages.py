@@ -2,8 +2,8 @@
 
 import pytest
 
-from snref.nets import random_net
 from snref.net import route
+from snref.nets import random_net
 from snref.plans import (
     Alloc,
     Free,
