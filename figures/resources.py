@@ -54,8 +54,9 @@ MULTIPROCESSORS: dict[Capability, Multiprocessor] = {
 REGISTERS = 65536
 WARP = 32
 
-NETS = ("alexnet", "resnet50", "inception_v4", "densenet121", "unet")
-"""Networks that together launch every kernel."""
+NETS = {"alexnet": 2, "resnet50": 2, "inception_v4": 2, "densenet121": 2, "unet": 2}
+NETS |= {"lenet": 64}
+"""Networks, and their batches, that together launch every kernel."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def kernels() -> dict[str, Any]:
 def uses() -> dict[str, set[Use]]:
     """How the networks launch the kernels, by name."""
     found: dict[str, set[Use]] = {}
-    for name in NETS:
-        for launch in launches(find(name, 2)):
+    for name, batch in NETS.items():
+        for launch in launches(find(name, batch)):
             types = [
                 tensor_type(tensor, launch)
                 for tensor in (*launch.outputs, *launch.inputs)

@@ -46,7 +46,7 @@ def test_a_kernel_fills_half_of_a_gpu_or_says_why_not(name: str) -> None:
         for capability in MULTIPROCESSORS
     )
     explained = REASON in inspect.getsource(KERNELS[name].py_func)
-    assert explained == (least < 0.5), f"occupancy {least:.0%}"
+    assert explained or least >= 0.5, f"occupancy {least:.0%}"
 
 
 def test_occupancy_is_what_cuda_s_calculator_says() -> None:

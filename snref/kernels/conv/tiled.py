@@ -26,7 +26,6 @@ from numba import cuda, float32, int32
 SIDE = 16
 DEPTH = 32
 PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different banks
-BOUNDS = (SIDE * SIDE, 2)  # threads a block; blocks that a GPU's registers must hold
 
 
 def _forward(filters, rows, strided=False):
@@ -42,7 +41,7 @@ def _forward(filters, rows, strided=False):
     pitch = deep + 1
     w_passes = (filters + SIDE - 1) // SIDE
 
-    @cuda.jit(launch_bounds=BOUNDS)
+    @cuda.jit
     def forward(
         y, x, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
     ):
@@ -50,6 +49,8 @@ def _forward(filters, rows, strided=False):
 
         Blocks: x along q, y along the rows (n, p), z along group and filters.
         """
+        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((filters, pitch), float32)
         x_tile = cuda.shared.array((deep, pixels), float32)
         tap_c = cuda.shared.array(deep, int32)
@@ -141,7 +142,7 @@ def _data(channels, rows):
     pitch = deep + 1
     w_passes = (channels + SIDE - 1) // SIDE
 
-    @cuda.jit(launch_bounds=BOUNDS)
+    @cuda.jit
     def data(
         dx, dy, w, H, W, P, Q, R, S, stride_h, stride_w, pad_top, pad_left, groups
     ):
@@ -150,6 +151,8 @@ def _data(channels, rows):
         over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
         Blocks: x along v, y along the rows (n, h), z along phase, group and channels.
         """
+        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((channels, pitch), float32)
         y_tile = cuda.shared.array((deep, pixels), float32)
         tap_k = cuda.shared.array(deep, int32)
@@ -252,7 +255,7 @@ def _filter(weights, filters, strided=False):
     j_count = filters // SIDE
     y_pitch = filters + 1
 
-    @cuda.jit(launch_bounds=BOUNDS)
+    @cuda.jit
     def filter(
         dw,
         x,
@@ -280,6 +283,8 @@ def _filter(weights, filters, strided=False):
         GPU. All arrays are flat.
         Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
+        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # registers; many independent sums a thread hide latency instead of many warps.
         x_tile = cuda.shared.array((weights, PITCH), float32)
         y_tile = cuda.shared.array((DEPTH, y_pitch), float32)
         tap_c = cuda.shared.array(weights, int32)
