@@ -139,16 +139,18 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                     w = left + base + tx
                     gradient = float32(0)
                     for s in range(kernel_w):
-                        won = winner[i - s] == s
+                        won = winner[i - s] == int32(s)
                         gradient += spread[i - s] if won else float32(0)
                     place = row[i]
                     if w < right:
-                        for h in range(min(h0, done), h1):
-                            before = float32(0) if h >= done else dx[n, c, h, w]
-                            here = gradient if place == h else float32(0)
-                            dx[n, c, h, w] = before + here
+                        for h in range(h0, done):
+                            won = place == int32(h)
+                            dx[n, c, h, w] += gradient if won else float32(0)
+                        for h in range(done, h1):
+                            won = place == int32(h)
+                            dx[n, c, h, w] = gradient if won else float32(0)
                 cuda.syncthreads()
-                done = max(done, h1)
+                done = h1
             for h in range(done, H):
                 for w in range(left + tx, right, cuda.blockDim.x):
                     dx[n, c, h, w] = float32(0)
