@@ -246,7 +246,8 @@ def test_arguments_that_fit_no_signature_are_refused():
         def fill(x, value):
             x[0] = value
 
-        for arguments in [(np.zeros(1), 1), (np.zeros((1, 1), np.float32), 1), (1, 1)]:
+        x = np.zeros(1, np.float32)
+        for arguments in [(np.zeros(1), 1), (x[None], 1), (1, 1), (x, 1.5), (x,)]:
             with pytest.raises(simt.KernelError, match="rule signature"):
                 fill[1, 1](*arguments)
 

@@ -267,12 +267,14 @@ def _as_type(wanted: Any, value: Any) -> Any:
 
 
 def _accepts(signature: Sequence[Any], values: Sequence[Any]) -> bool:
-    return len(signature) == len(values) and all(
-        _same_type(t, v)
-        if isinstance(v, np.ndarray)
-        else not isinstance(t, types.Array)
-        for t, v in zip(signature, values, strict=True)
-    )
+    return len(signature) == len(values) and all(map(_converts, signature, values))
+
+
+def _converts(wanted: Any, value: Any) -> bool:
+    """Arrays fit exactly, integers wrap, a float does not become an integer."""
+    if isinstance(value, np.ndarray) or isinstance(wanted, types.Array):
+        return _same_type(wanted, value)
+    return not isinstance(wanted, types.Integer) or isinstance(value, int | np.integer)
 
 
 def _same_type(wanted: Any, value: Any) -> bool:

@@ -27,7 +27,7 @@ def fill(x, value):
 
 
 x = np.zeros(10, np.float32)
-fill[1, 32](x, 3.7)
+fill[1, 32](x, 2**32 + 3)
 assert (x == 3).all()
 
 
