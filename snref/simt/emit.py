@@ -16,12 +16,14 @@ from math import prod
 from typing import Any
 
 from snref.simt import ir
+from snref.simt.guards import bounded, integers
 from snref.simt.ir import LOOPS, Control, Kernel, Run, Scalar, Tree
 from snref.simt.storage import Plan, Storage
 
 STACK_LIMIT = 256 * 1024  # bytes: a larger frame lives in the worker's arena
 ROW_ACCUMULATORS = 32  # a thread's local elements that still fit the registers of a row
 NJIT = '@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})'
+LANES = NJIT.replace(")", ", pipeline_class=Lanes)")  # threads of a run: independent
 
 
 def slot(variable: str) -> str:
@@ -36,6 +38,7 @@ class Style:
     """
 
     rows = True  # may a row of threads go through a whole nest of loops?
+    independent = True  # is one thread's access of an element no other's business?
     exact = False  # must each thread do the loads that all threads share?
     imports: Sequence[str] = ()
     parameters: Sequence[str] = ()
@@ -178,7 +181,7 @@ def emit(
 
     Beside it, `FACTS` is what the launch must know about the kernel.
     """
-    printer = _Printer(kernel, store, style(kernel, store))
+    printer = _Printer(kernel, store, style(kernel, store), whole=integers(kernel))
     printer.tree(store.tree, 2)
     frame = Frame.of(kernel, dtypes)
     facts = {
@@ -212,7 +215,11 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     for n, (shape, dtype) in frame.views.items():
         yield f"new_{n} = in_buffer({shape}, {_type(dtype)}, 0)"
     yield ""
-    yield NJIT
+    independent = style.independent and not any(map(ir.atomic, kernel.body))
+    if independent:
+        yield "from snref.simt.lanes import Lanes"
+        yield ""
+    yield LANES if independent else NJIT
     given = ["_first", "_last", *ir.GRID, *kernel.types, "_arena", *style.parameters]
     yield f"def launch({', '.join(given)}):"
     if frame.views:
@@ -241,6 +248,7 @@ class _Printer:
     store: Storage
     style: Style
     lines: list[str] = field(default_factory=list)
+    whole: frozenset[str] = frozenset()  # names of integers
     in_row: bool = False  # are the loops over y and z around this already?
 
     def put(self, depth: int, *lines: str) -> None:
@@ -334,7 +342,16 @@ class _Printer:
         if where:
             low, high = min(where), max(where)
             self.put(depth, f"# line {low}" + (f"-{high}" if high > low else ""))
-        inner = self.loops("x" if self.in_row else "zyx", depth)
+        row = depth if self.in_row else self.loops("zy", depth)
+        guard = bounded(self.whole, run, plan) if self.style.independent else None
+        if guard is not None and self.kernel.block[0] > 1:
+            run, plan, count = guard
+            threads = self.kernel.block[0]
+            self.put(row, f"_lanes = min({threads}, {ast.unparse(count)})")
+            self.put(row, "for threadIdx_x in range(_lanes):")
+            inner = row + 1
+        else:
+            inner = self.loops("x", row)
         lines = self.thread(run, plan)
         if any(re.search(r"\b_t\b", line) for line in lines):
             self.put(inner, f"_t = {self.number()}")

@@ -111,6 +111,7 @@ class Counting(Style):
     """Prints each access, branch and operation with a note to a recorder beside it."""
 
     rows = False
+    independent = False
     exact = True
     imports = (
         "from snref.simt.recorder import branch, flop, note, settle",

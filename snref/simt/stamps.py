@@ -180,6 +180,7 @@ class Checked(Style):
     """Prints each access as a look at its stamps and one at its element."""
 
     rows = False
+    independent = False
     exact = True  # even a load that all threads share is every thread's own
     imports = (
         "from snref.simt.stamps import inside1, inside2, inside3, inside4, inside5",
