@@ -75,7 +75,7 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
     # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
     # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
-    other = cuda.shared.array(THREADS, float32)
+    products = cuda.shared.array(THREADS, float32)
     N, C, pixels = x.shape
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
@@ -89,12 +89,12 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
                 total += dy[n, c, i]
                 product += dy[n, c, i] * (x[n, c, i] - center)
         part[thread] = total
-        other[thread] = product
+        products[thread] = product
         fold_sum(part, thread, THREADS)
-        fold_sum(other, thread, THREADS)
+        fold_sum(products, thread, THREADS)
         if thread == 0:
             dbeta[c] = part[0]
-            dgamma[c] = other[0] / math.sqrt(variance[c] + epsilon)
+            dgamma[c] = products[0] / math.sqrt(variance[c] + epsilon)
         cuda.syncthreads()
 
 

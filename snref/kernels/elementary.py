@@ -1,7 +1,7 @@
 """Elementary functions in float32 arithmetic, for the kernels of several layers.
 
-On a CPU, a library's exp is called one element at a time; arithmetic alone is done for
-8 or 16 elements at once, and is as fast as the library on a GPU.
+A library's exp is called for one element at a time on a CPU, where arithmetic alone is
+done for 8 or 16 at once, like that of a warp on a GPU.
 """
 
 from numba import cuda, float32, int32

@@ -1,4 +1,4 @@
-"""Softmax and its cross-entropy (Bridle 1990); a block a row."""
+"""Softmax and its cross-entropy (Bridle 1990); a block goes over rows, one an image."""
 
 import math
 
@@ -40,8 +40,8 @@ def forward(y, x):
 
 
 @cuda.jit
-def losses(losses, x, labels):
-    """losses[n] = log sum_j exp(x[n,j] - h[n]) + h[n] - x[n,labels[n]]
+def losses(loss, x, labels):
+    """loss[n] = log sum_j exp(x[n,j] - h[n]) + h[n] - x[n,labels[n]]
 
     = -log y[n,labels[n]], without the rounding to zero that y may suffer.
     """
@@ -64,7 +64,7 @@ def losses(losses, x, labels):
         part[tx] = total
         fold_sum(part, tx, THREADS)
         if tx == 0:
-            losses[n] = math.log(part[0]) + (top - x[n, labels[n]])
+            loss[n] = math.log(part[0]) + (top - x[n, labels[n]])
         cuda.syncthreads()
 
 
