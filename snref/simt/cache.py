@@ -101,13 +101,16 @@ def _ingredients(function: Any, seen: set[Any]) -> Iterator[str]:
                 member = getattr(member, "py_func", member)
                 if isinstance(member, (bool, int, float, tuple, np.generic)):
                     yield repr(member)
-                elif isinstance(member, FunctionType):
-                    if not member.__module__.startswith(("numba", "numpy")):
-                        yield from _ingredients(member, seen)
+                elif isinstance(member, FunctionType) and not _foreign(member):
+                    yield from _ingredients(member, seen)
         elif isinstance(value, np.ndarray):  # handed over at the launch
             yield f"{value.dtype} {value.ndim}"
         else:
             yield repr(value)
+
+
+def _foreign(function: FunctionType) -> bool:
+    return (function.__module__ or "").startswith(("numba", "numpy"))
 
 
 def load(stem: str, write: Callable[[], str]) -> ModuleType:

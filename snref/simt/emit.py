@@ -2,7 +2,7 @@
 
 Every run becomes a loop over the threads of the block, `threadIdx.x` innermost. Slots
 and local arrays get a last axis for the thread. Indices are unsigned: Python's negative
-indices would cost a test each. Locals `_first` and `_last` bound the blocks of one call.
+indices would cost a test each. `_first` and `_last` bound the blocks of one call.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _unsigned(place: ast.expr) -> ast.expr:
     return ir.call("_u", place)
 
 
-# ------------------------------------------------------------------ the frame of a block
+# ----------------------------------------------------------------- the frame of a block
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,8 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
 
 
 def _type(dtype: Any) -> str:
-    return "numba.types." + {"bool": "boolean"}.get(dtype.name, dtype.name)
+    name = "boolean" if dtype.name == "bool" else dtype.name
+    return f"numba.types.{name}"
 
 
 @dataclass

@@ -63,7 +63,7 @@ def _cuda_names() -> dict[int, str]:
     Looked up by object: a kernel may have written `from numba.cuda import grid as g`.
     """
     spaces = ("atomic", "shared", "local", "const", "libdevice", "cg", "fp16")
-    known = {}
+    known: dict[int, str] = {}
     for space in ("", *spaces):
         inside = getattr(cuda, space, None) if space else cuda
         for n in dir(inside) if inside is not None else ():
@@ -241,7 +241,8 @@ class _Function:
             return ir.call(kind, ast.Constant(o.item()))
         for plain in (bool, int, float, complex):
             if isinstance(o, plain):
-                return ast.Constant(plain(o))  # an IntEnum's member is an int
+                exact: Any = plain  # an IntEnum's member is an int, and not its repr
+                return ast.Constant(exact(o))
         if isinstance(o, tuple) and all(isinstance(i, (int, float)) for i in o):
             return expression(repr(o))
         if isinstance(o, numba.types.Type):
@@ -272,7 +273,8 @@ class _Function:
 
     def expr(self, node: ast.expr) -> ast.expr:
         """The expression in plain names; what must come first goes to `before`."""
-        return at(self.translate(node), getattr(node, "lineno", 0))
+        new: ast.expr = at(self.translate(node), getattr(node, "lineno", 0))
+        return new
 
     def translate(self, node: ast.expr) -> ast.expr:
         match node:
@@ -369,7 +371,7 @@ class _Function:
         return part or ast.Attribute(value, node.attr, node.ctx)
 
     def short_circuit(self, node: ast.IfExp | ast.BoolOp) -> ast.expr:
-        """`a if c else b`, `a and b`: a branch that needs statements becomes an `if`."""
+        """`a if c else b`, `a and b`: with statements in a branch, an `if`."""
         first, *others = (
             [node.test, node.body, node.orelse]
             if isinstance(node, ast.IfExp)
@@ -499,9 +501,10 @@ class _Function:
         unit, line = self.unit, node.lineno
         if called in ("grid", "gridsize"):
             given = self.expr(node.args[0]) if node.args else None
-            if not isinstance(given, ast.Constant) or given.value not in (1, 2, 3):
+            axes = given.value if isinstance(given, ast.Constant) else None
+            if not isinstance(axes, int) or axes not in (1, 2, 3):
                 raise self.fail(node, f"cuda.{called} takes 1, 2 or 3")
-            each = [unit.place(called, a) for a in ir.AXES[: given.value]]
+            each = [unit.place(called, a) for a in ir.AXES[:axes]]
             return each[0] if len(each) == 1 else ast.Tuple(each, ast.Load())
         if called == "syncthreads":
             self.before.append(at(ast.Expr(ir.call(ir.BARRIER)), line))
@@ -569,7 +572,8 @@ class _Function:
             return self.outlined(inner, node)
         stem = self.unit.fresh(function.__name__)
         given = self.sequence([*node.args, *(k.value for k in node.keywords)])
-        order = inner.params[: len(node.args)] + [k.arg for k in node.keywords]
+        order = inner.params[: len(node.args)]
+        order += [k.arg for k in node.keywords if k.arg]
         bound = dict(zip(order, given, strict=False))
         missing = inner.params[len(node.args) :]
         defaults = inner.tree.args.defaults
@@ -582,9 +586,9 @@ class _Function:
                 f"{function.__name__} takes {len(inner.params)} arguments"
                 + (f", {', '.join(lacks)} missing" if lacks else ""),
             )
-        stored = set().union(*(ir.names(s, store=True) for s in inner.body))
-        for n in inner.locals:
-            inner.rename[n] = name(f"{stem}_{n.lstrip('_')}")
+        stored = {n for s in inner.body for n in ir.names(s, store=True)}
+        for local in inner.locals:
+            inner.rename[local] = name(f"{stem}_{local.lstrip('_')}")
         for p, value in bound.items():
             plain = isinstance(value, (ast.Name, ast.Constant))
             if plain and p not in stored:  # arrays and unchanged values: by name
@@ -642,6 +646,7 @@ class _Function:
                 return self.assign(target, value, line)
             case ast.AugAssign(target, op, value):
                 left, right = self.sequence([target, value])
+                assert isinstance(left, (ast.Name, ast.Subscript))
                 return [at(ast.AugAssign(left, op, right), line)]
             case ast.Expr(value):
                 result = self.expr(value)
@@ -760,7 +765,7 @@ class _Function:
             return False
         assert isinstance(value, ast.Call)
         given = dict(zip(("shape", "dtype"), value.args, strict=False))
-        given |= {k.arg: k.value for k in value.keywords}
+        given |= {k.arg: k.value for k in value.keywords if k.arg}
         if not {"shape", "dtype"} <= set(given):
             raise self.fail(value, f"cuda.{called} takes a shape and a dtype")
         try:
@@ -799,7 +804,9 @@ def _fold(node: ast.expr) -> ast.expr:
         ast.UnaryOp: lambda n: [n.operand],
         ast.Compare: lambda n: [n.left, *n.comparators],
     }
-    parts = operands.get(type(node), lambda n: [name("_")])(node)
+    if type(node) not in operands:
+        return node
+    parts = operands[type(node)](node)
     if not all(isinstance(p, ast.Constant) for p in parts):
         return node
     try:

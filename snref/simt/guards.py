@@ -103,9 +103,10 @@ def _expanded(value: ast.expr, definitions: Mapping[str, ast.expr]) -> ast.expr:
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id not in definitions:
                 return node
-            return self.visit(copy.deepcopy(definitions[node.id]))
+            return _expanded(definitions[node.id], definitions)
 
-    return Expand().visit(copy.deepcopy(value))
+    new: ast.expr = Expand().visit(copy.deepcopy(value))
+    return new
 
 
 def _first(index: ast.expr) -> ast.expr | None:

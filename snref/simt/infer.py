@@ -66,7 +66,7 @@ def _function(kernel: Kernel, parameters: list[str]) -> Any:
         [], [ast.arg(p) for p in parameters], None, [], [], None, []
     )
     definition = ast.FunctionDef(kernel.name, arguments, body or [ast.Pass()], [])
-    definition.type_params = []
+    setattr(definition, "type_params", [])  # noqa: B010 (a field from Python 3.12 on)
     definition.lineno = definition.end_lineno = kernel.line
     module = ast.fix_missing_locations(ast.Module([definition], []))
     scope: dict[str, Any] = {"numba": numba}
@@ -77,7 +77,7 @@ def _function(kernel: Kernel, parameters: list[str]) -> Any:
 
 
 class _Plain(ast.NodeTransformer):
-    """What the compiler's own names mean to one thread by itself, as far as types go."""
+    """What the compiler's own names mean to one thread, as far as types go."""
 
     def visit_block(self, stmts: list[ast.stmt]) -> list[ast.stmt]:
         dropped = (ir.BARRIER, ir.CUT, ir.CLEAR, ir.REFUSE)

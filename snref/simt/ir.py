@@ -298,7 +298,9 @@ def atomic(node: ast.AST) -> bool:
 def jumps(loop: Loop) -> list[tuple[ast.stmt, tuple[ast.If, ...]]]:
     """Each `break` or `continue` of this loop, with the `if`s around it."""
 
-    def walk(stmts: Iterable[ast.stmt], around: tuple[ast.If, ...]):
+    def walk(
+        stmts: Iterable[ast.stmt], around: tuple[ast.If, ...]
+    ) -> Iterator[tuple[ast.stmt, tuple[ast.If, ...]]]:
         for stmt in stmts:
             if isinstance(stmt, (ast.Break, ast.Continue)):
                 yield stmt, around

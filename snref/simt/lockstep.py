@@ -133,9 +133,12 @@ class _Rewriter:
                 (definition,) = self.definitions[id]
                 fixed = {*ir.THREAD, *ir.BLOCK, *ir.GRID, *self.kernel.types}
                 fixed -= set(self.definitions)
-                if isinstance(definition, ast.Assign) and id not in self.kernel.types:
-                    if ir.names(definition.value) <= fixed:
-                        return self.lowest(definition.value)
+                if (
+                    isinstance(definition, ast.Assign)
+                    and id not in self.kernel.types
+                    and ir.names(definition.value) <= fixed
+                ):
+                    return self.lowest(definition.value)
             case ast.BinOp(left, ast.Add(), right):
                 terms = self.lowest(left), self.lowest(right)
                 if terms[0] is not None and terms[1] is not None:

@@ -214,7 +214,8 @@ class _Notes(ast.NodeTransformer):
         old = copy.deepcopy(stmt.target)
         old.ctx = ast.Load()
         new = ast.Assign([stmt.target], ast.BinOp(old, stmt.op, stmt.value))
-        return self.visit(ast.copy_location(new, stmt))
+        counted: ast.AST = self.visit(ast.copy_location(new, stmt))
+        return counted
 
     def visit_Assign(self, stmt: ast.Assign) -> ast.AST:
         (left,) = stmt.targets

@@ -4,8 +4,8 @@
         return            ->          c[i] = a[i]
     c[i] = a[i]
 
-A value goes into `_result` (`_result0`, `_result1` ... for a tuple). A `return` inside a
-loop sets `_done` and breaks; what follows the loop runs only `if not _done`.
+A value goes into `_result` (`_result0`, `_result1` ... for a tuple). A `return` inside
+a loop sets `_done` and breaks; what follows the loop runs only `if not _done`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Everything here is compiled by Numba into the generated code.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import math
@@ -261,9 +263,9 @@ def match_any(held, here, mask, thread):
     bits = numba.uint32(0)
     first = thread & ~31
     for lane in range(min(32, held.size - first)):
-        if here[first + lane] and (mask >> lane) & 1:
-            if held[first + lane] == held[thread]:
-                bits |= numba.uint32(1) << numba.uint32(lane)
+        asked = here[first + lane] and (mask >> lane) & 1
+        if asked and held[first + lane] == held[thread]:
+            bits |= numba.uint32(1) << numba.uint32(lane)
     return bits
 
 

@@ -94,7 +94,7 @@ class _Splitter:
             elif isinstance(stmt, ast.If) and self.worth_a_mask(stmt):
                 cut()
                 out += self.masked(stmt, masks)
-            elif ir.synchronises(stmt):
+            elif isinstance(stmt, COMPOUNDS) and ir.synchronises(stmt):
                 raise self.kernel.error(
                     stmt.lineno,
                     f"a warp operation inside '{ir.head(stmt)}', which threads leave "
@@ -151,7 +151,7 @@ class _Splitter:
             new.iter = ir.at(ir.call("range", *map(name, values)), line)
             return [*loads, new]
         answer = self.fresh("answer")
-        load = assign(answer, stmt.test, line)
+        load = assign(answer, ir.test(stmt), line)
         if isinstance(new, ast.If):
             new.test = ir.at(name(answer), line)
             return [load, new]

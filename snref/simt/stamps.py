@@ -26,152 +26,28 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import int64, njit
 
 from snref.simt import ir
+from snref.simt.checks import (
+    ATOMIC,
+    BLOCK,
+    BOUNDS,
+    EPOCH,
+    GIVEN,
+    INDEX,
+    KIND,
+    MANY,
+    NEVER,
+    RAW,
+    SITE,
+    UNSET,
+    WAR,
+    WAW,
+)
 from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.run import Compiled, Three, _Module
-from snref.simt.runtime import u
 from snref.simt.storage import Storage
-
-SITE, EPOCH, BLOCK = 11, 21, 43  # the lowest bit of each field
-MANY, ATOMIC = 2047, 2046  # instead of a thread: several of them; an atomic operation
-OTHERS = 1 << 62  # of a read stamp: another block has read it, too
-GIVEN, NEVER = 0, -1  # instead of a write stamp: by the host; not at all
-BOUNDS, UNSET, RAW, WAW, WAR = 1, 2, 3, 4, 5
-KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # places in a report
-
-
-# ------------------------------------------------------------------ compiled checks
-# Plain functions of stamps and numbers, so that Numba compiles each of them once and not
-# for every type of array. The generated code reads an element of a checked array as
-#
-#     s_flat[saw(s_tags, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
-#
-# `first` is the first stamp of the running block, so a smaller one is of another block
-# (or of none). `array` is the number of the array, twice, plus 1 if it is the block's
-# own and so empty when the block begins. int64(7) and not 7: Numba would compile a
-# function anew for every constant.
-
-
-@njit(forceinline=True)
-def inside1(i, n, report):
-    """The number of element [i] of an array of n; -1 if there is none."""
-    if 0 <= i < n:
-        return i
-    return outside(report, i, i, i, i, i)
-
-
-@njit(forceinline=True)
-def inside2(i, j, n, m, report):
-    if 0 <= i < n and 0 <= j < m:
-        return i * m + j
-    return outside(report, i, j, i, i, i)
-
-
-@njit(forceinline=True)
-def inside3(i, j, k, n, m, p, report):
-    if 0 <= i < n and 0 <= j < m and 0 <= k < p:
-        return (i * m + j) * p + k
-    return outside(report, i, j, k, i, i)
-
-
-@njit(forceinline=True)
-def inside4(i, j, k, h, n, m, p, q, report):
-    if 0 <= i < n and 0 <= j < m and 0 <= k < p and 0 <= h < q:
-        return ((i * m + j) * p + k) * q + h
-    return outside(report, i, j, k, h, i)
-
-
-@njit(forceinline=True)
-def inside5(i, j, k, h, g, n, m, p, q, r, report):
-    if 0 <= i < n and 0 <= j < m and 0 <= k < p and 0 <= h < q and 0 <= g < r:
-        return (((i * m + j) * p + k) * q + h) * r + g
-    return outside(report, i, j, k, h, g)
-
-
-@njit
-def outside(report, i, j, k, h, g):
-    """Keep the index for the report."""
-    if report[KIND] == 0:
-        report[INDEX], report[INDEX + 1], report[INDEX + 2] = i, j, k
-        report[INDEX + 3], report[INDEX + 4] = h, g
-    return -1
-
-
-@njit
-def note(report, kind, me, other, array, at):
-    """Keep the first problem, with the number of the element.
-
-    A read of nothing whose element another thread then writes before the next barrier
-    is a race: what is missing is the barrier, not the write.
-    """
-    unset = report[KIND] == UNSET and kind == WAR
-    raced = unset and report[ARRAY] == array and report[INDEX] == at
-    if report[KIND] == 0 or raced:
-        if at < 0:
-            kind = BOUNDS
-        else:
-            report[INDEX] = at
-        report[KIND], report[ME], report[OTHER], report[ARRAY] = kind, me, other, array
-
-
-@njit(forceinline=True)
-def clash(was, me):
-    """Are these accesses of different threads of a block in one epoch?"""
-    apart = was ^ me
-    return (apart >> EPOCH == 0) & (apart & MANY != 0)
-
-
-@njit(forceinline=True)
-def saw(tags, at, me, first, array, report):
-    """Check and note a read; the number of the element."""
-    if at < 0:
-        note(report, int64(BOUNDS), me, me, array, at)
-        return int64(0)
-    private = array & 1 == 1
-    was = tags[u(at), 0]
-    foreign = (was < first) & (private | (was != GIVEN))
-    if foreign | clash(was, me):
-        unset = foreign & (private | (was == NEVER))
-        note(report, int64(UNSET if unset else RAW), me, was, array, at)
-    before = tags[u(at), 1]
-    last = before & ~OTHERS
-    now = me | MANY if clash(last, me) else me
-    if not private:
-        others = (before > last) | ((last > 0) & (last < first))
-        now = now | OTHERS if others else now
-    tags[u(at), 1] = now
-    return at
-
-
-@njit(forceinline=True)
-def wrote(tags, at, me, first, array, report):
-    """Check and note a write; the number of the element, or -1."""
-    if at < 0:
-        note(report, int64(BOUNDS), me, me, array, at)
-        return int64(-1)
-    private = array & 1 == 1
-    was, before = tags[u(at), 0], tags[u(at), 1]
-    last = before & ~OTHERS
-    foreign = (not private) & ((before > last) | ((last > 0) & (last < first)))
-    if foreign | clash(last, me):
-        note(report, int64(WAR), me, last, array, at)
-    foreign = (not private) & (was > 0) & (was < first)
-    if (foreign | clash(was, me)) and was & me & MANY != ATOMIC:
-        note(report, int64(WAW), me, was, array, at)
-    tags[u(at), 0] = me
-    return at
-
-
-@njit
-def changed(tags, at, me, first, array, report):
-    """Check and note an atomic operation; may it take place?"""
-    if at >= 0 and (tags[at, 0] == NEVER or (array & 1 and tags[at, 0] < first)):
-        note(report, int64(UNSET), me, me, array, at)
-    return wrote(tags, at, me & ~MANY | ATOMIC, first, array, report) >= 0
-
 
 # ------------------------------------------------------------------ the text
 
@@ -183,8 +59,8 @@ class Checked(Style):
     independent = False
     exact = True  # even a load that all threads share is every thread's own
     imports = (
-        "from snref.simt.stamps import inside1, inside2, inside3, inside4, inside5",
-        "from snref.simt.stamps import changed, saw, wrote",
+        "from snref.simt.checks import inside1, inside2, inside3, inside4, inside5",
+        "from snref.simt.checks import changed, saw, wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
     )

@@ -19,24 +19,10 @@ from snref.simt.ir import assign, call, expression, name
 
 SIZE = 32  # threads of a warp
 
-ATOMICS = set(
-    [
-        "add",
-        "sub",
-        "max",
-        "min",
-        "nanmax",
-        "nanmin",
-        "and_",
-        "or_",
-        "xor",
-        "inc",
-        "dec",
-        "exch",
-        "cas",
-        "compare_and_swap",
-    ]
-)
+ATOMICS = {
+    *("add", "sub", "max", "min", "nanmax", "nanmin", "and_", "or_", "xor"),
+    *("inc", "dec", "exch", "cas", "compare_and_swap"),
+}
 PLAIN = {n: n for n in ("popc", "brev", "clz", "ffs", "fma", "cbrt")}
 _SHUFFLES = {
     "shfl_sync": "shuffle",

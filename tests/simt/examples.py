@@ -118,7 +118,7 @@ def softmax(x, y):
 @cuda.jit
 def convolution(x, w, y, pad):
     """y[n,k,p,q] = sum_crs x[n,c,p+r-pad,q+s-pad] w[k,c,r,s], an output a thread."""
-    N, C, H, W = x.shape
+    _, C, H, W = x.shape
     K, _, R, S = w.shape
     q, p, nk = cuda.grid(3)
     n = nk // K

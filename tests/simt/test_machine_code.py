@@ -20,7 +20,7 @@ PRODUCTS = [examples.tiled_product, examples.register_product]
 
 @pytest.fixture(scope="module", params=PRODUCTS, ids=lambda k: k.py_func.__name__)
 def compiled(request):
-    """The assembly of a product on this machine, and its LLVM text as Numba wrote it."""
+    """The assembly of a product for this machine, and its LLVM text before."""
     types = [run.numba.typeof(A)] * 3
     text = run.stages(request.param, (16, 16, 1), types)["emit"]
     scope = {}

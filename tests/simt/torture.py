@@ -500,7 +500,7 @@ def mask_within_a_mask(a, out, n):
                     total += a[(t + i + j) % N]
             else:
                 for j in range(3):
-                    total -= 1
+                    total -= j
     out[t] = total
 
 
