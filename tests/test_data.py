@@ -199,7 +199,7 @@ def test_a_label_out_of_range_is_named_with_its_index(tmp_path, files):
     raw[8 + 3] = 200
     files["t10k-labels-idx1-ubyte"] = raw
     data = load(put(tmp_path, files))
-    with pytest.raises(DataError, match="test label 200 at index 3.*classes 0 to 9"):
+    with pytest.raises(DataError, match=r"test label 200 at index 3.*classes 0 to 9"):
         data.check(10)
 
 

@@ -115,7 +115,7 @@ class Session:
         evaluation = {}
         for size in _batch_sizes(len(data.test_images), net.batch):
             seen = training[size][0] if size in training else net.with_batch(size)
-            evaluation[size] = seen, _fitted(inference(seen), within)
+            evaluation[size] = seen, schedule(inference(seen), _cached(within))
         self.device = open_device(device, slab, threads)
         self.residents = {
             tensor.name: self.device.resident(array)
@@ -302,15 +302,16 @@ def open_device(name: str, slab: int, threads: int | None = None) -> Device:
 
 
 def _fitted(whole: Plan, within: Options) -> Plan:
-    """A plan for a smaller batch, or for evaluation, in the slab of the larger one.
-
-    With the tensor cache there always is one, unless the host has too little memory.
-    """
+    """A plan for a smaller batch in the slab of the larger one."""
     try:
         return schedule(whole, within)
-    except OutOfMemory:
-        cached = replace(within, liveness=True, recompute=None, transfers="cache")
-        return schedule(whole, cached)
+    except OutOfMemory:  # by other addresses: the smaller working sets do fit
+        return schedule(whole, _cached(within))
+
+
+def _cached(options: Options) -> Options:
+    """With the tensor cache every working set that fits has a plan."""
+    return replace(options, liveness=True, recompute=None, transfers="cache")
 
 
 def _batch_sizes(images: int, batch: int) -> set[int]:
