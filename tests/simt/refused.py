@@ -1,0 +1,120 @@
+"""Kernels that cannot be compiled. The line at fault ends with `# refused`."""
+
+import numpy as np
+from numba import cuda, float32
+
+SIZES = [4, 8]
+names = {"a": 1}
+
+
+@cuda.jit
+def exception(a):
+    try:  # refused
+        a[0] = 1
+    except ValueError:
+        a[0] = 2
+
+
+@cuda.jit
+def context(a):
+    with a:  # refused
+        a[0] = 1
+
+
+@cuda.jit
+def comprehension(a):
+    b = [x for x in range(3)]  # refused
+    a[0] = b[0]
+
+
+@cuda.jit
+def dictionary(a):
+    a[0] = names["a"]  # refused
+
+
+@cuda.jit
+def loop_over_a_dictionary(a):
+    for x in {1: 2}:  # refused
+        a[0] = x
+
+
+@cuda.jit
+def loop_with_else(a):
+    for i in range(3):  # refused
+        a[i] = 1
+    else:
+        a[0] = 2
+
+
+@cuda.jit
+def unknown_name(a):
+    a[0] = nothing  # noqa: F821  # refused
+
+
+@cuda.jit
+def host_function(a):
+    a[0] = np.linalg.norm(a)  # refused
+
+
+@cuda.jit
+def shape_from_an_argument(a):
+    s = cuda.shared.array(a.size, float32)  # refused
+    s[0] = a[0]
+
+
+@cuda.jit
+def result(a):  # refused
+    return a[0]
+
+
+@cuda.jit
+def negative_index(a):
+    a[0] = a[-2]  # refused
+
+
+@cuda.jit
+def text_added_to_a_number(a):
+    a[0] = a[1] + "one"  # refused
+
+
+@cuda.jit
+def shuffle_in_a_divergent_while(a):
+    t = cuda.threadIdx.x
+    while a[t] < t:  # refused
+        a[t] += cuda.shfl_down_sync(0xFFFFFFFF, a[t], 1)
+
+
+@cuda.jit
+def barrier_for_a_warp(a):
+    if cuda.threadIdx.x < 16:  # refused
+        cuda.syncthreads()
+    a[0] = 1
+
+
+@cuda.jit
+def barrier_for_odd_threads(a):
+    t = cuda.threadIdx.x
+    odd = t % 2
+    while odd == 1:  # refused
+        cuda.syncthreads()
+        odd = 0
+    a[t] = 1
+
+
+CASES = {
+    exception: "try",
+    context: "with",
+    comprehension: "ListComp",
+    dictionary: "names",
+    loop_over_a_dictionary: "",
+    loop_with_else: "for ... else",
+    unknown_name: "name nothing is not defined",
+    host_function: "np.linalg.norm",
+    shape_from_an_argument: "must be constant",
+    result: "returns nothing",
+    negative_index: "negative index",
+    text_added_to_a_number: "Numba cannot type it",
+    shuffle_in_a_divergent_while: "a warp operation",
+    barrier_for_a_warp: "same barrier",
+    barrier_for_odd_threads: "same barrier",
+}
