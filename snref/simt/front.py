@@ -20,6 +20,7 @@ import copy
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -32,28 +33,11 @@ from snref.simt import ir, vectors, warps
 from snref.simt.ir import Array, Kernel, KernelError, assign, at, expression, name
 from snref.simt.recursion import calls_itself, outline
 from snref.simt.returns import without_returns
+from snref.simt.views import View, view_of
 
 _EXPRESSIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
-_BUILTINS = {
-    builtins.__dict__[n]
-    for n in (
-        [
-            "abs",
-            "bool",
-            "complex",
-            "divmod",
-            "float",
-            "int",
-            "len",
-            "max",
-            "min",
-            "pow",
-            "print",
-            "range",
-            "round",
-        ]
-    )
-}
+_BUILTINS = {abs, bool, complex, divmod, float, int, len, max, min, pow, print, range}
+_BUILTINS |= {round}
 _OMITTED = {"threadfence", "threadfence_block", "threadfence_system", "nanosleep"}
 
 
@@ -124,7 +108,8 @@ class _Unit:
         self.files: list[str] = []
         self.kernel = ""
         self.arrays: dict[str, Array] = {}
-        self.ndim: dict[str, int] = {}  # of the arrays, by name
+        self.ndim: dict[str, int] = {}  # of the arrays and views, by name
+        self.views: dict[str, View] = {}
         self.imports: dict[str, str] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.taken: set[str] = set()
@@ -298,7 +283,7 @@ class _Function:
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
                 self.no_negative(node, base, place)
-                return ast.Subscript(base, place, ctx)
+                return self.element(base, place, ctx)
             case _ if isinstance(node, _EXPRESSIONS):
                 return _fold(self.generic(node))
         raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
@@ -367,8 +352,30 @@ class _Function:
         if self.object(node) is not None:
             return self.unknown(node)
         value = self.expr(node.value)
+        view = self.view(value)
+        if view is not None and node.attr == "shape":
+            return ast.Tuple(view.sizes(), ast.Load())
+        if view is not None and node.attr == "size":
+            return reduce(lambda n, m: ast.BinOp(n, ast.Mult(), m), view.sizes())
         part = vectors.component(value, node.attr, self.unit.vectors)
         return part or ast.Attribute(value, node.attr, node.ctx)
+
+    def element(
+        self, base: ast.expr, place: ast.expr, ctx: ast.expr_context
+    ) -> ast.expr:
+        """An element of an array, of what a view is of, or of a tuple."""
+        if isinstance(base, ast.Tuple) and isinstance(place, ast.Constant):
+            return base.elts[place.value]  # type: ignore[index]
+        view = self.view(base)
+        if view is None:
+            return ast.Subscript(base, place, ctx)
+        given = place.elts if isinstance(place, ast.Tuple) else [place]
+        whole = ast.Tuple(view.element(given), ast.Load())
+        inside = whole.elts[0] if len(whole.elts) == 1 else whole
+        return ast.Subscript(name(view.array), inside, ctx)
+
+    def view(self, node: ast.expr) -> View | None:
+        return self.unit.views.get(node.id) if isinstance(node, ast.Name) else None
 
     def short_circuit(self, node: ast.IfExp | ast.BoolOp) -> ast.expr:
         """`a if c else b`, `a and b`: with statements in a branch, an `if`."""
@@ -441,6 +448,9 @@ class _Function:
         ):
             raise self.fail(node, "* and ** are not supported in a kernel")
         args = self.sequence(node.args)
+        view = self.view(args[0]) if function is len and args else None
+        if view is not None:
+            return view.sizes()[0]
         keywords = [ast.keyword(k.arg, self.expr(k.value)) for k in node.keywords]
         callee = self.callee(node)
         if callee is not None:
@@ -527,6 +537,10 @@ class _Function:
         if called == "selp":
             return ast.IfExp(*args)
         if called.startswith("atomic.") and called[7:] in warps.ATOMICS:
+            if self.view(args[0]):
+                element = self.element(args[0], args[1], ast.Load())
+                assert isinstance(element, ast.Subscript)
+                args[:2] = element.value, element.slice
             function = f"atomic_{called[7:].rstrip('_')}"
             unit.imports[function] = f"from snref.simt.runtime import {function}"
             return ir.call(function, *args)
@@ -686,12 +700,15 @@ class _Function:
         if isinstance(over, ast.Tuple):
             size: ast.expr = ast.Constant(len(over.elts))
         elif isinstance(over, ast.Name) and self.unit.ndim.get(over.id) == 1:
-            size = expression(f"{over.id}.shape[0]")
+            view = self.view(over)
+            size = view.sizes()[0] if view else expression(f"{over.id}.shape[0]")
         else:
             raise self.fail(
                 stmt, "a for loop must run over range(...), a tuple or a 1-d array"
             )
-        element = ast.Subscript(over, name(k), ast.Load())
+        element = self.element(over, name(k), ast.Load())
+        if isinstance(over, ast.Tuple):
+            element = ast.Subscript(over, name(k), ast.Load())
         first = ast.Assign([self.expr(target)], element)
         rounds = ir.call("range", size)
         return [
@@ -716,6 +733,21 @@ class _Function:
 
     def store(self, target: str, value: ast.expr, line: int) -> list[ast.stmt]:
         """A variable gets a value; a vector, each of its components."""
+        if target in self.unit.views:
+            text = f"{target.lstrip('_')} is part of an array: give it one meaning"
+            raise self.unit.error(ast.Pass(lineno=line), text)
+        kept: list[ast.stmt] = []
+
+        def keep(index: ast.expr) -> ast.expr:
+            if not isinstance(index, ast.Constant):
+                kept.append(assign(self.unit.fresh(target), index, line))
+                index = name(kept[-1].targets[0].id)  # type: ignore[attr-defined]
+            return index
+
+        view = view_of(value, self.unit.ndim, keep)
+        if view is not None:
+            self.unit.views[target], self.unit.ndim[target] = view, view.ndim
+            return kept
         held = self.unit.vectors
         parts = vectors.copied(value, held)
         if parts:

@@ -23,7 +23,7 @@ def context(a):
 
 @cuda.jit
 def comprehension(a):
-    b = [x for x in range(3)]  # refused
+    b = [x + 1 for x in range(3)]  # refused
     a[0] = b[0]
 
 

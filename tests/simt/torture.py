@@ -688,6 +688,34 @@ def shared_atomics(a, out, n):
         out[t] = bins[t]
 
 
+@cuda.jit(device=True)
+def row_total(row):
+    total = float32(0)
+    for x in row:
+        total += x
+    return total * row.shape[0]
+
+
+@cuda.jit
+def rows_handed_to_a_function(a, out, n):
+    s = cuda.shared.array((ROWS, COLUMNS), float32)
+    t = cuda.threadIdx.x
+    mine = s[t % ROWS]
+    mine[t // ROWS] = a[t]
+    cuda.syncthreads()
+    last = a[60:]
+    out[t] = row_total(mine) + row_total(s[:, t % COLUMNS]) + last[t % 4] + last.size
+
+
+@cuda.jit
+def loop_over_constants(a, out, n):
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for d in (8, 4, 1):
+        total = total * 2 + a[(t + d) % 64]
+    out[t] = total
+
+
 CASES = {
     **dict.fromkeys(
         (
@@ -740,6 +768,8 @@ CASES = {
             loop_variable_read_afterwards,
             downward_loop,
             barrier_in_a_strided_loop,
+            rows_handed_to_a_function,
+            loop_over_constants,
             tuple_of_constants,
             functions_of_math,
             counts_and_votes_of_a_block,

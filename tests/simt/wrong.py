@@ -279,6 +279,16 @@ def two_warps_without_a_barrier(a, out):
     out[t] = s[(t + 32) % N]  # wrong
 
 
+@cuda.jit
+def past_the_end_of_a_row(a, out):
+    s = cuda.shared.array((T, T), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    row = s[y]
+    row[x] = a[y * T + x]
+    cuda.syncthreads()
+    out[y * T + x] = row[x + 1]  # wrong
+
+
 # kernel: (grid, block, what the report says, names of outputs)
 CASES = {
     no_barrier_after_the_store: (1, N, "no barrier between", ()),
@@ -312,6 +322,7 @@ CASES = {
     barrier_after_some_returned: (1, N, "i differs between threads", ()),
     barrier_in_a_loop_some_leave: (1, N, "differ between threads", ()),
     barrier_in_loops_of_different_length: (1, N, "t differs between threads", ()),
+    past_the_end_of_a_row: (1, (T, T), "s[0, 8] is out of bounds", ()),
     two_warps_without_a_barrier: (1, N, "no barrier between", ()),
 }
 
