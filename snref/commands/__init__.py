@@ -10,8 +10,11 @@ VERBS = {
     "train": "train a net with real kernels, within a memory budget",
     "plan": "plan a net without running it: memory by step, recomputation, copies",
     "compare": "every preset side by side: memory, re-runs, copies, modelled time",
+    "fit": "does a net fit, with which plan, and the largest batch that does",
+    "profile": "measure the seconds of each run on this device, for --costs",
     "export": "write a net as JSON, for a planner in any language",
     "verify": "check and time a plan in JSON, whoever made it",
     "nets": "the networks that come with snref",
+    "doctor": "versions and devices, a kernel checked on each, what would repair",
     "cite": "BibTeX of snref and of the papers",
 }

@@ -4,9 +4,10 @@ import argparse
 import sys
 from typing import NoReturn, get_args
 
+from snref.costs import Costs
 from snref.layer import Declarations
 from snref.net import ForkMode, Net
-from snref.units import parsed
+from snref.units import parsed, shortened
 
 STRATEGIES = {
     "off": None,
@@ -32,7 +33,9 @@ def at_least_one(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number >= 1")
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)}: must be a whole number >= 1"
+        )
     return number
 
 
@@ -92,6 +95,11 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--costs", metavar="FILE", help="measured seconds (CSV), instead of a model"
     )
+
+
+def costs_of(arguments: argparse.Namespace) -> Costs | None:
+    """The measured costs that the arguments say, if they do."""
+    return None if arguments.costs is None else Costs.from_csv(arguments.costs)
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:

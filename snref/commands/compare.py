@@ -8,7 +8,6 @@ from typing import Any, cast
 import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.costs import Costs
 from snref.ladder import Overrides
 from snref.net import Net
 from snref.planning import plan
@@ -117,7 +116,7 @@ def _plans(
     arguments: argparse.Namespace, net: Net
 ) -> Iterator[tuple[str, PlannedNet | OutOfMemory]]:
     """Every preset, those with copies on demand, and what else was asked for."""
-    costs = Costs.from_csv(arguments.costs) if arguments.costs else None
+    costs = shared.costs_of(arguments)
 
     def planned(
         preset: str | None = None, policy: str | None = None, **given: Any

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _graph(arguments: argparse.Namespace) -> schemas.Schema:
     net = shared.net_of(arguments)
-    if arguments.costs:
+    if arguments.costs is not None:
         return schemas.graph_to_json(net, Costs.from_csv(arguments.costs))
     machine = virtual.machine(arguments.device)
     return schemas.graph_to_json(net, virtual.costs(route(net), machine), machine)

@@ -6,7 +6,6 @@ from typing import Any, cast, get_args, get_type_hints
 from snref import planning
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.costs import Costs
 from snref.ladder import Overrides
 from snref.plans import lines
 from snref.scheduler import PRESETS, Options, no_garbage_collection
@@ -71,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             memory=arguments.memory,
             host_memory=arguments.host_memory,
             device=arguments.device,
-            costs=Costs.from_csv(arguments.costs) if arguments.costs else None,
+            costs=shared.costs_of(arguments),
             **overrides(arguments),
         )
         text = planned.summary()

@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.device.virtual import simulate
+from snref.files import read
 from snref.plans import extent, host_memory, lower_bound, memory
 from snref.scheduler import no_garbage_collection
 from snref.schemas import graph_from_json, plan_from_json
@@ -87,10 +87,8 @@ def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
 
 def _loaded(path: str) -> Any:
     """A JSON file, or standard input."""
+    text = read(path)
     try:
-        if path == "-":
-            return json.load(sys.stdin)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no JSON: {error}") from None
