@@ -20,7 +20,7 @@ PLANNING = SCHEDULER | {"device.virtual", "files", "ladder", "net", "units"}
 # library. A part is a module or a package; the longest name that fits counts.
 ALLOWED = {
     "": {"layers", "nets", "net", "planning", "plans", "reports", "scheduler"}
-    | {"verification"},
+    | {"training", "verification"},
     "tensor": set(),
     "layer": {"tensor"},
     "plans": {"tensor", "layer"},
