@@ -47,9 +47,9 @@ from snref.tensor import Shape, Tensor
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[], Any]
 
-ROUNDS = 7
-AT_LEAST = 0.02  # seconds that a round of one contestant lasts
-AT_MOST = 2.0  # seconds after which a contestant has no more rounds
+ROUNDS = 40
+AT_LEAST = 0.002  # seconds that a round of one contestant lasts: most are undisturbed
+AT_MOST = 0.5  # seconds after which a contestant has no more rounds
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def softmax(x: Array) -> Array:
 ALEXNET1 = (16, 96, 55, 55)
 CASES = (
     convolution("conv 3x3, 64 channels", (8, 64, 32, 32), 64, 3, 1, 1),
-    convolution("conv 11x11/4, AlexNet 1", (8, 3, 227, 227), 96, 11, 4),
-    convolution("conv 5x5, AlexNet 2", (8, 96, 27, 27), 256, 5, 1, 2),
-    convolution("conv 1x1, ResNet", (4, 64, 56, 56), 256, 1),
-    convolution("conv 7x7/2, ResNet", (4, 3, 224, 224), 64, 7, 2, 3),
+    convolution("conv 11x11/4, AlexNet 1", (4, 3, 227, 227), 96, 11, 4),
+    convolution("conv 5x5, AlexNet 2", (2, 96, 27, 27), 256, 5, 1, 2),
+    convolution("conv 1x1, ResNet", (2, 64, 56, 56), 256, 1),
+    convolution("conv 7x7/2, ResNet", (2, 3, 224, 224), 64, 7, 2, 3),
     Case(
         "linear 512",
         Linear(512, bias=False),
@@ -334,9 +334,9 @@ def seconds(calls: Sequence[Call | None]) -> list[float | None]:
                 continue
             if number == 0:
                 call()  # compiles
-                counts[i] = 1 + int(AT_LEAST / timed(call, 1))
-            took = timed(call, counts[i])
-            spent[i] += took * counts[i]
+            took = timed(call, counts[i] or 1)
+            spent[i] += took * (counts[i] or 1)
+            counts[i] = counts[i] or 1 + int(AT_LEAST / took)
             best[i] = min(best[i] or took, took)
     return best
 
