@@ -2,7 +2,15 @@
 
 Every run becomes a loop over the threads of the block, `threadIdx.x` innermost. Slots
 and local arrays get a last axis for the thread. Indices are unsigned: Python's negative
-indices would cost a test each. `_first` and `_last` bound the blocks of one call.
+indices would cost a test each. `_first` and `_last` bound the blocks of one call. With
+blocks of 32 threads, a tree and what is printed for it:
+
+    for k in range(n):                    for k in range(n):
+        run:                                  for threadIdx_x in range(32):
+            load s                ->              _t = threadIdx_x
+            s += a[k, threadIdx_x]                s = s_of[_t]
+            store s                               s += a[_u(k), _u(threadIdx_x)]
+                                                  s_of[_t] = s
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import ast
 import builtins
 import copy
 import inspect
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -38,6 +39,7 @@ from snref.simt.views import View, view_of
 _EXPRESSIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
 _BUILTINS = {abs, bool, complex, divmod, float, int, len, max, min, pow, print, range}
 _BUILTINS |= {round}
+_VECTORS = {math.exp, math.log, np.exp, np.log}
 _OMITTED = {"threadfence", "threadfence_block", "threadfence_system", "nanosleep"}
 
 
@@ -496,6 +498,11 @@ class _Function:
     def known_function(self, node: ast.Call, function: Any) -> ast.expr:
         if function in _BUILTINS:
             return name(function.__name__)
+        if function in _VECTORS:  # instead of one call of a library for each thread
+            new = f"_{function.__name__}"
+            imported = f"from snref.simt.elementary import {function.__name__} as {new}"
+            self.unit.imports[new] = imported
+            return name(new)
         module = getattr(function, "__module__", None) or "numpy"
         if isinstance(function, np.ufunc):
             module = "numpy"

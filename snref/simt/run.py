@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import count
 from math import prod
 from queue import SimpleQueue
 from typing import Any, TypeAlias
@@ -34,6 +34,7 @@ Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
 _SERIAL = 4096  # threads of a launch below which waking a worker costs more
+_RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
 
 
 def stages(
@@ -79,12 +80,14 @@ class Compiled:
     def __init__(self, kernel: Any, threads: int | None = None):
         self.function = python_function(kernel)
         self.threads = threads or os.cpu_count() or 1
-        self.modules: dict[Any, _Module] = {}
+        self.modules: dict[Any, Module] = {}
         self.__name__ = getattr(self.function, "__name__", "kernel")
         self.__doc__ = getattr(self.function, "__doc__", None)
 
     def __getitem__(self, configuration: Any) -> Callable[..., Any]:
         """`grid, block[, stream[, bytes of dynamic shared memory]]`."""
+        if not isinstance(configuration, tuple) or len(configuration) < 2:
+            raise ValueError("a launch is compiled[grid, block](*arguments)")
         grid, block, *rest = configuration
         grid, block = _three(grid), _three(block)
         dynamic = int(rest[1]) if len(rest) > 1 else 0
@@ -94,12 +97,12 @@ class Compiled:
 
         return launch
 
-    def module(self, block: Three, dynamic: int, arguments: Sequence[Any]) -> _Module:
+    def module(self, block: Three, dynamic: int, arguments: Sequence[Any]) -> Module:
         kinds = (block, dynamic, *map(_kind, arguments))
         found = self.modules.get(kinds)
         if found is None:
             types = tuple(map(numba.typeof, arguments))
-            found = _Module(self.function, block, dynamic, types, self.style)
+            found = Module(self.function, block, dynamic, types, self.style)
             self.modules[kinds] = found
         return found
 
@@ -115,7 +118,7 @@ class Compiled:
         _pool.run(module, blocks, workers, grid, arguments)
 
 
-class _Module:
+class Module:
     """The machine code of a kernel for one block shape and tuple of types."""
 
     def __init__(
@@ -180,58 +183,60 @@ def _arena(size: int) -> np.ndarray:
 
 
 class _Pool:
-    """Worker threads; a launch is one range of blocks for each."""
+    """Worker threads; those of a launch take ranges of blocks until none is left."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[Any] = SimpleQueue()
+        self.jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.workers = 0
         self.process = os.getpid()
         self.lock = threading.Lock()
 
     def run(
         self,
-        module: _Module,
+        module: Module,
         blocks: int,
         workers: int,
         grid: Three,
         arguments: Sequence[Any],
     ) -> None:
+        ranges = min(blocks, workers * _RANGES)
+        next_range = count()
+        problems: dict[int, BaseException] = {}
+        done: SimpleQueue[None] = SimpleQueue()
+
+        def share() -> None:
+            for i in next_range:
+                if i >= ranges or problems:
+                    break
+                first, last = blocks * i // ranges, blocks * (i + 1) // ranges
+                try:
+                    module.run(first, last, grid, arguments)
+                except BaseException as problem:
+                    problems[first] = problem
+            done.put(None)
+
         self.grow(workers - 1)
-        done: SimpleQueue[BaseException | None] = SimpleQueue()
-        bounds = [blocks * i // workers for i in range(workers + 1)]
-        for first, last in pairwise(bounds[1:]):
-            self.jobs.put((module, first, last, grid, arguments, done))
-        problems: list[BaseException | None] = [
-            _attempt(module, 0, bounds[1], grid, arguments)
-        ]
-        problems += [done.get() for _ in range(workers - 1)]
-        for problem in problems:
-            if problem is not None:
-                raise problem
+        for _ in range(workers - 1):
+            self.jobs.put(share)
+        share()
+        for _ in range(workers):
+            done.get()
+        if problems:
+            raise problems[min(problems)]
 
     def grow(self, workers: int) -> None:
         with self.lock:
             if self.process != os.getpid():  # a fork has none of its parent's threads
                 self.jobs, self.workers, self.process = SimpleQueue(), 0, os.getpid()
             while self.workers < workers:
-                threading.Thread(target=self.work, daemon=True).start()
+                work = threading.Thread(target=_work, args=(self.jobs,), daemon=True)
+                work.start()
                 self.workers += 1
 
-    def work(self) -> None:
-        jobs = self.jobs
-        while True:
-            *job, done = jobs.get()
-            done.put(_attempt(*job))
 
-
-def _attempt(
-    module: _Module, first: int, last: int, grid: Three, arguments: Sequence[Any]
-) -> BaseException | None:
-    try:
-        module.run(first, last, grid, arguments)
-    except BaseException as problem:
-        return problem
-    return None
+def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        jobs.get()()
 
 
 _pool = _Pool()
@@ -256,6 +261,7 @@ def _kind(argument: Any) -> Any:
             flags.c_contiguous,
             flags.f_contiguous,
             flags.writeable,
+            flags.aligned,
         )
     if isinstance(argument, tuple):
         return tuple(map(_kind, argument))

@@ -46,7 +46,7 @@ from snref.simt.checks import (
 )
 from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel, KernelError
-from snref.simt.run import Compiled, Three, _Module
+from snref.simt.run import Compiled, Three, Module
 from snref.simt.storage import Storage
 
 # ------------------------------------------------------------------ the text
@@ -116,6 +116,12 @@ class Checked(Style):
         if len(places) != ndim or any(isinstance(p, ast.Slice) for p in places):
             raise self.kernel.error(
                 line, f"{ast.unparse(node)} is not one element of {a}; index them all"
+            )
+        if ndim > 5:
+            raise self.kernel.error(
+                line,
+                f"check mode takes up to 5 dimensions; {a} has {ndim}, a local "
+                "array's thread counted",
             )
         sizes = [ir.expression(f"_int64({a}.shape[{d}])") for d in range(ndim)]
         places = [ir.call("_int64", p) for p in places]
@@ -259,7 +265,7 @@ class Check(Compiled):
 
     def problem(
         self,
-        module: _Module,
+        module: Module,
         report: np.ndarray,
         grid: Three,
         block: Three,
