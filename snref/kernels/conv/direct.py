@@ -58,15 +58,20 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
         for hv in range(cuda.grid(1), H * W, cuda.gridsize(1)):
             h = hv // W
             v = hv - h * W
+            # the first taps that meet the pixel, and the output that meets it there
+            p0 = (h + pad_top) // stride_h
+            q0 = (v + pad_left) // stride_w
+            r0 = h + pad_top - p0 * stride_h
+            s0 = v + pad_left - q0 * stride_w
             total = float32(0)
             for k in range(K):
-                for r in range(R):
-                    for s in range(S):
-                        p = (h + pad_top - r) // stride_h
-                        q = (v + pad_left - s) // stride_w
-                        meets_h = p * stride_h == h + pad_top - r
-                        meets_v = q * stride_w == v + pad_left - s
-                        if meets_h and meets_v:
+                for i in range((R + stride_h - 1) // stride_h):
+                    for j in range((S + stride_w - 1) // stride_w):
+                        r = r0 + i * stride_h
+                        s = s0 + j * stride_w
+                        if r < R and s < S:
+                            p = p0 - i
+                            q = q0 - j
                             value = float32(0)
                             if p >= 0 and p < P and q >= 0 and q < Q:
                                 value = dy[n, group * K + k, p, q]

@@ -152,6 +152,8 @@ def gradient_columns(
     if ty == 0:
         tap = d0 + tx
         tap_k[tx] = K
+        tap_r[tx] = 0
+        tap_s[tx] = 0
         if tap < K * phase_r * phase_s:
             k = tap // (phase_r * phase_s)
             r = (tap - k * (phase_r * phase_s)) // phase_s
