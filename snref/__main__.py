@@ -1,13 +1,26 @@
 """``snref``, the same as ``python -m snref``: the command line."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from snref import __version__
 from snref.commands import VERBS
 from snref.commands.arguments import Parser
+
+WRONG_PATH = {
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,17 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if "" not in sys.path:
         sys.path.append("")  # MODULE:FUNCTION may be in the working directory
+    for stream in sys.stdout, sys.stderr:
+        if isinstance(stream, TextIOWrapper):  # a name it cannot say, it spells
+            stream.reconfigure(errors="backslashreplace")
     verb = next((word for word in words if not word.startswith("-")), None)
-    arguments = _parser(verb).parse_args(words)
     try:
-        code = _run(arguments.verb, arguments)
-        sys.stdout.flush()
+        arguments = _parser(verb).parse_args(words)
+        return _run(arguments.verb, arguments)
     except BrokenPipeError:  # whoever read, as in "| head", has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
     except KeyboardInterrupt:
         return _failed("interrupted", 1)
-    return code
 
 
 def _parser(verb: str | None) -> Parser:
@@ -57,6 +71,8 @@ def _run(verb: str, arguments: object) -> int:
 
     try:
         code: int = import_module(f"snref.commands.{verb}").run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         raise
@@ -73,14 +89,16 @@ def _run(verb: str, arguments: object) -> int:
     except ValueError as error:
         return _failed(str(error), 2)
     except OSError as error:
-        wrong = isinstance(
-            error,
-            FileNotFoundError
-            | IsADirectoryError
-            | NotADirectoryError
-            | PermissionError,
-        )
-        return _failed(f"{error.filename}: {error.strerror}", 2 if wrong else 1)
+        if error.filename is None:  # of what is printed
+            _discard_output()
+        place = "standard output" if error.filename is None else error.filename
+        wrong = error.errno in WRONG_PATH
+        return _failed(f"{place or repr(place)}: {error.strerror}", 2 if wrong else 1)
+
+
+def _discard_output() -> None:
+    """Nobody takes the output: it goes nowhere, and leaving says no more of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(message: str, code: int) -> int:

@@ -25,11 +25,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from snref.files import write
+from snref.files import read, write
 from snref.layer import Part
 from snref.plans import Phase, Run
+from snref.units import shortened
 
 COLUMNS = ("what", "layer", "phase", "part", "algorithm", "value")
+LEAST_SPEED = 1e-3  # bytes per second
+MOST = 1e100  # of any number: sums and quotients of such are still numbers
 LINK = ("to_host", "to_device", "latency")
 
 
@@ -132,22 +135,19 @@ class Costs:
 
 def _rows(path: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Each row with where it stands, for messages."""
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        try:
-            if tuple(next(rows, ())) != COLUMNS:
-                raise ValueError(f"the columns must be {','.join(COLUMNS)}")
-            for row in rows:
-                if row and len(row) != len(COLUMNS):
-                    raise ValueError(
-                        f"{len(row)} columns, there must be {len(COLUMNS)}"
-                    )
-                if row:
-                    where = f"{path}, line {rows.line_num}"
-                    yield where, dict(zip(COLUMNS, row, strict=True))
-        except (csv.Error, ValueError) as error:  # of the file, or its encoding
-            line = max(1, rows.line_num)
-            raise ValueError(f"{path}, line {line}: {error}") from None
+    rows = csv.reader(io.StringIO(read(path), newline=""))
+    try:
+        if tuple(next(rows, ())) != COLUMNS:
+            raise ValueError(f"the columns must be {','.join(COLUMNS)}")
+        for row in rows:
+            if row and len(row) != len(COLUMNS):
+                raise ValueError(f"{len(row)} columns, there must be {len(COLUMNS)}")
+            if row:
+                where = f"{path}, line {rows.line_num}"
+                yield where, dict(zip(COLUMNS, row, strict=True))
+    except (csv.Error, ValueError) as error:
+        line = max(1, rows.line_num)
+        raise ValueError(f"{path}, line {line}: {error}") from None
 
 
 def _one_of(word: str, allowed: tuple[str, ...], where: str) -> Any:
@@ -162,7 +162,10 @@ def _number(text: str, where: str, above_zero: bool = False) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < float("inf") or (above_zero and number == 0):
-        least = "above 0" if above_zero else ">= 0"
-        raise ValueError(f"{where}: the value must be a number {least}, not {text!r}")
+    if not 0 <= number <= MOST or (above_zero and number < LEAST_SPEED):
+        allowed = f"{LEAST_SPEED:g}" if above_zero else "0"
+        raise ValueError(
+            f"{where}: the value must be a number from {allowed} to {MOST:g}, "
+            f"not {shortened(text)}"
+        )
     return number

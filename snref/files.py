@@ -1,32 +1,47 @@
-"""Writing a file whole or not at all."""
+"""Files: read whole, written whole or not at all, and named when something is wrong."""
 
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EACCES
 from pathlib import Path
 from typing import BinaryIO
+
+
+def read(path: str) -> str:
+    """The text of a file, or of standard input if the path is "-".
+
+    It is UTF-8; a byte order mark, which some editors put first, is left out. Raises
+    OSError, or ValueError if it is no such text; both name the path.
+    """
+    with _naming(path):
+        if path != "-":
+            return Path(path).read_text("utf-8-sig")
+        if sys.stdin is None:  # as after <&-
+            raise ValueError("standard input is closed")
+        return sys.stdin.buffer.read().decode("utf-8-sig")
 
 
 def write(path: str, text: str) -> None:
     """Write text to the file, or to standard output if the path is "-".
 
-    Whole or not at all, as ``replacing`` does. Raises OSError, which names the path.
+    Whole or not at all, as ``replacing`` does. Raises OSError, or ValueError if there
+    can be no such path; both name it.
     """
-    target = Path(path).resolve()
-    try:
-        if path == "-":
-            sys.stdout.write(text)
-        elif target.exists() and not target.is_file():  # a pipe, a device: as it is
+    if path == "-":
+        print(text, end="")
+        return
+    with _naming(path):
+        target = Path(path).resolve()
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+        if target.exists() and not target.is_file():  # a pipe, a device: as it is
             target.write_text(text, encoding="utf-8")
         else:
             with replacing(target) as file:
                 file.write(text.encode("utf-8"))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
 
 
 @contextmanager
@@ -36,21 +51,37 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
     Until then it is a temporary file beside the target: whoever reads sees the old
     file or the new one, never half of it, even if this process is killed meanwhile.
     """
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".snref-")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets only the owner read
+        os.chmod(temporary, _mode(target))  # mkstemp lets only the owner read
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 
-def _umask() -> int:
-    """The permissions that new files are not to have."""
+def _mode(target: Path) -> int:
+    """The permissions of the file, or those that a new one is to have."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """What goes wrong with a file names it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    except ValueError as error:  # an encoding, or a path with a NUL in it
+        raise ValueError(f"{path!r}: {error}") from None

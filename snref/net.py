@@ -6,16 +6,21 @@ the paper; a layer with several inputs is a join. Nothing is allocated here.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeVar
+from math import prod
+from operator import index
+from typing import Literal, SupportsIndex, TypeAlias, TypeVar, get_args
 
 from snref.layer import Declarations, Layer, Node
 from snref.layers.fork import Fork
 from snref.plans import Plan, Run
-from snref.tensor import Kind, Shape, Tensor
+from snref.tensor import ITEM_BYTES, Kind, Shape, Tensor
+from snref.units import one_of, shortened
 
 ForkMode: TypeAlias = Literal["copy", "share"]
 BranchOrder: TypeAlias = Literal["original", "natural"]
 Item = TypeVar("Item")
+
+LARGEST = 2**48  # bytes of a tensor: no device has so many, and 64 bits count them all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,18 +68,25 @@ class Net:
     fork: ForkMode | None = None
     branch_order: BranchOrder = "original"
     _entries: list[_Entry] = field(default_factory=list, repr=False)
-    _names: set[str] = field(default_factory=set, repr=False)
+    _values: dict[str, Value] = field(default_factory=dict, repr=False)
     _input: Value | None = field(default=None, repr=False)
     _nodes: tuple[Node, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        one_of("declarations", self.declarations, get_args(Declarations))
+        one_of("fork", self.fork, (None, *get_args(ForkMode)))
+        one_of("branch_order", self.branch_order, get_args(BranchOrder))
 
     def input(self, shape: Sequence[int], name: str = "data") -> Value:
         """The images of a batch, (N, C, H, W) or (N, features)."""
         if self._input is not None:
             raise ValueError(f"{self.name} has its input already: {self._input.name}")
-        if len(shape) < 2 or any(size < 1 for size in shape):
-            raise ValueError(f"an input of shape {tuple(shape)}: every size is >= 1")
-        self._input = Value(name, tuple(shape))
-        self._names.add(name)
+        if len(shape) < 2:
+            raise ValueError(f"an input of shape {tuple(shape)}: it has >= 2 sizes")
+        _check_name("the input", name)
+        _check_shape("the input", shape)
+        sizes = tuple(map(index, shape))  # of NumPy, too, become Python's
+        self._input = self._values[name] = Value(name, sizes)
         return self._input
 
     def add(self, name: str, layer: Layer, *inputs: Value) -> Value:
@@ -82,20 +94,29 @@ class Net:
 
         Raises ValueError, naming the layer, if the shapes do not fit it.
         """
-        if name in self._names:
+        _check_name("a layer", name)
+        where = f"layer {name!r}"
+        if name in self._values:
             raise ValueError(f"two layers are called {name!r}")
+        if not isinstance(layer, Layer):
+            raise ValueError(f"{where}: {layer!r} is no layer")
         if not inputs:
-            raise ValueError(f"layer {name!r} has no input")
+            raise ValueError(f"{where} has no input")
         for value in inputs:
-            if value.name not in self._names:
-                raise ValueError(f"layer {name!r}: {value.name!r} is not of this net")
+            if not isinstance(value, Value):
+                raise ValueError(f"{where}: {value!r} is no value of a net")
+            if self._values.get(value.name) is not value:
+                raise ValueError(f"{where}: {value.name!r} is not of this net")
         try:
-            shape = layer.output_shape(*(value.shape for value in inputs))
+            shapes = [value.shape for value in inputs]
+            shape = layer.output_shape(*shapes)
+            for own in layer.parameter_shapes(*shapes).values():
+                _check_shape("a parameter", own)
+            _check_shape("an output", shape)
         except ValueError as error:
-            raise ValueError(f"layer {name!r}: {error}") from None
-        output = Value(name, shape)
+            raise ValueError(f"{where}: {error}") from None
+        output = self._values[name] = Value(name, shape)
         self._entries.append(_Entry(name, layer, inputs, output))
-        self._names.add(name)
         self._nodes = None
         return output
 
@@ -112,16 +133,17 @@ class Net:
             fork=fork or self.fork,
             branch_order=branch_order or self.branch_order,
             _entries=list(self._entries),
-            _names=set(self._names),
+            _values=dict(self._values),
             _nodes=None,
         )
 
     def with_batch(self, batch: int) -> "Net":
         """The same net for batches of another size."""
-        net = replace(self, _entries=[], _names=set(), _input=None, _nodes=None)
+        net = replace(self, _entries=[], _values={}, _input=None, _nodes=None)
+        shape = self.input_shape
         assert self._input is not None
-        first = self._input
-        values = {first.name: net.input((batch, *self.input_shape[1:]), first.name)}
+        name = self._input.name
+        values = {name: net.input((batch, *shape[1:]), name)}
         for entry in self._entries:
             inputs = (values[value.name] for value in entry.inputs)
             values[entry.name] = net.add(entry.name, entry.layer, *inputs)
@@ -165,6 +187,22 @@ class Net:
                 if tensor.kind in kinds:
                     found[tensor] = None
         return tuple(found)
+
+
+def _check_name(what: str, name: str) -> None:
+    """Names stand in plans, tables and files: on one line, and not empty."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"{what} is called {name!r}: a name has letters, on one line")
+
+
+def _check_shape(what: str, shape: Sequence[int]) -> None:
+    """Sizes are whole numbers >= 1, and not so many that no device has the bytes."""
+    if not all(isinstance(size, SupportsIndex) and index(size) > 0 for size in shape):
+        said = shortened(tuple(shape))
+        raise ValueError(f"{what} of shape {said}: every size is a whole number >= 1")
+    if ITEM_BYTES["float32"] * prod(map(index, shape)) > LARGEST:
+        said = shortened(tuple(shape))
+        raise ValueError(f"{what} of shape {said}: more than {LARGEST} bytes")
 
 
 def route(net: Net) -> Plan:
@@ -257,6 +295,8 @@ def _wire(net: Net) -> _Wire:
         if len(users) > 1 and not (no_gradient and not copies):
             fork = Fork(len(users), copies)
             split = _Wire(f"{name}.fork", fork, wire.shape, [(wire, 0)], users)
+            if split.name in wires:
+                raise ValueError(f"two layers are called {split.name!r}, one is a fork")
             wire.readers = [split]
             taps[name] = zip([split] * len(users), range(len(users)), strict=True)
         else:
@@ -280,6 +320,9 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
         raise ValueError(
             f"net {net.name!r} ends in {', '.join(ends)}: it must end in one loss"
         )
+    for wire in layers:
+        if wire.readers and wire.layer and wire.layer.loss:
+            raise ValueError(f"the loss {wire.name!r} is read by another layer")
     image = Tensor(root.name, root.shape, "input")
     ys: dict[_Wire, tuple[Tensor, ...]] = {root: (image,)}
     dys: dict[_Wire, tuple[Tensor | None, ...]] = {root: (None,)}
@@ -336,7 +379,26 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
                 net.declarations,
             )
         )
+    _check_tensor_names(image, nodes)
     return tuple(nodes)
+
+
+def _check_tensor_names(image: Tensor, nodes: Sequence[Node]) -> None:
+    """A name in a file must say which tensor is meant."""
+    taken = {image.name: image}
+    for node in nodes:
+        for tensor in (
+            *node.ys,
+            *(dx for dx in node.dxs if dx is not None),
+            *node.parameters.values(),
+            *node.parameter_gradients.values(),
+            *node.momenta.values(),
+            *node.saved.values(),
+        ):
+            if taken.setdefault(tensor.name, tensor) is not tensor:
+                raise ValueError(
+                    f"layer {node.name!r}: two tensors are called {tensor.name!r}"
+                )
 
 
 def _named(

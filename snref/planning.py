@@ -7,14 +7,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
-from typing import TypeAlias, Unpack
+from typing import TypeAlias, Unpack, get_args
 
 from snref.costs import Costs
 from snref.device import virtual
+from snref.imports import blamed, imported
 from snref.ladder import Overrides, least_time
 from snref.net import Net, route
-from snref.plans import Alloc, OutOfMemory, Plan, extent
+from snref.plans import Alloc, OutOfMemory, Plan, Step, extent
 from snref.reports import PlannedNet, resident
 from snref.scheduler import PRESETS, Options, no_garbage_collection, schedule
 from snref.scheduler.liveness import free_dead
@@ -97,8 +97,7 @@ def _planned(
     """By which name, with which options, which plan."""
     if policy is not None:
         options = replace(Options(), capacity=capacity, slab=capacity, **overrides)
-        name = policy if isinstance(policy, str) else policy.__name__
-        return name, options, by_policy(whole, policy, options, costs)
+        return _name(policy), options, by_policy(whole, policy, options, costs)
     if preset is None and capacity is not None:
         options, made = least_time(whole, costs, capacity, **overrides)
         return "least time", options, made
@@ -114,26 +113,33 @@ def by_policy(
 ) -> Plan:
     """The plan of someone else's planner: allocated and placed if it is not, verified.
 
-    Raises OutOfMemory if it does not fit, InvalidPlan if it computes something else.
+    Raises OutOfMemory if it does not fit, InvalidPlan if it computes something else,
+    and ValueError if the planner fails, or returns no plan.
     """
-    function = _policy(policy) if isinstance(policy, str) else policy
-    made = function(whole, options, costs)
+    name = _name(policy)
+    function = imported(policy, "policy") if isinstance(policy, str) else policy
+    with blamed(name, "policy"):
+        made = function(whole, options, costs)
+    if not isinstance(made, Plan):
+        kind = type(made).__name__
+        raise ValueError(f"policy {name!r}: must return a Plan, returned {kind}")
+    for index, step in enumerate(made.steps):
+        if not isinstance(step, get_args(Step)):
+            kind = type(step).__name__
+            raise ValueError(f"policy {name!r}: steps[{index}] is no step but {kind}")
     if not any(isinstance(step, Alloc) for step in made.steps):
         made = free_dead(made)
+    verify(made, whole, host_capacity=options.host_capacity)
     if any(isinstance(step, Alloc) and step.offset is None for step in made.steps):
         made = place(made, options.slab)
     limit = options.limit
     if limit is not None and extent(made) > limit:
-        name = policy if isinstance(policy, str) else policy.__name__
         raise OutOfMemory(f"the plan of {name}", extent(made), limit, extent(made))
     verify(made, whole, slab=options.slab, host_capacity=options.host_capacity)
     return made
 
 
-def _policy(name: str) -> Policy:
-    module, _, function = name.partition(":")
-    try:
-        found: Policy = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"no policy {name!r}, module:function: {error}") from None
-    return found
+def _name(policy: str | Policy) -> str:
+    if isinstance(policy, str):
+        return policy
+    return getattr(policy, "__name__", type(policy).__name__)

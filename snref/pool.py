@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 Fit: TypeAlias = Literal["first", "best", "last"]
 
-ENDLESS = 1 << 62  # bytes: the slab of a pool that is asked what it would need
+ENDLESS = 1 << 100  # bytes: the slab of a pool that is asked what it would need
 
 
 class Pool:

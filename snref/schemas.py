@@ -34,20 +34,21 @@ from itertools import chain, count
 from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 import snref
-from snref.costs import Costs
+from snref.costs import LEAST_SPEED, MOST, Costs
 from snref.device.virtual import Machine
 from snref.layer import Algorithm, Choice, Launch, Overlay, Part, Work
 from snref.net import Net, route
 from snref.plans import Alloc, Free, Offload, Phase, Plan, Prefetch, Run, Step
 from snref.tensor import ITEM_BYTES, Kind, Tensor
+from snref.units import shortened
 
 Schema: TypeAlias = Mapping[str, Any]
 
 _NAME = {"type": "string", "minLength": 1}
 _NAMES = {"type": "array", "items": _NAME}
-_COUNT = {"type": "integer", "minimum": 0}
-_SECONDS = {"type": "number", "minimum": 0}
-_SPEED = {"type": "number", "exclusiveMinimum": 0}
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_SECONDS = {"type": "number", "minimum": 0, "maximum": MOST}
+_SPEED = {"type": "number", "minimum": LEAST_SPEED, "maximum": MOST}
 _PHASE = {"enum": list(get_args(Phase))}
 
 
@@ -64,7 +65,7 @@ def _object(required: Schema, optional: Schema | None = None) -> Schema:
 _TENSOR = _object(
     {
         "name": _NAME,
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "shape": {"type": "array", "items": {**_COUNT, "minimum": 1}},
         "dtype": {"enum": list(ITEM_BYTES)},
         "kind": {"enum": [kind for kind in get_args(Kind) if kind != "workspace"]},
         "bytes": _COUNT,
@@ -126,7 +127,7 @@ GRAPH: Schema = {
             "batch": _COUNT,
             "counts": _NAME,
             "tensors": {"type": "array", "items": _TENSOR},
-            "route": {"type": "array", "items": _GRAPH_RUN},
+            "route": {"type": "array", "items": _GRAPH_RUN, "minItems": 1},
             "link": _object(
                 {
                     "source": _NAME,  # of all seconds in the file
@@ -480,6 +481,10 @@ def _step_from_json(
     scratch = None if workspace is None else _find(by_name, workspace, where)
     if not algorithms and not renamed:
         return origin
+    touched = set(_touched(origin))
+    for tensor in renamed:
+        if tensor not in touched:
+            _fail(where, f"{origin.layer} {origin.phase} has no tensor {tensor.name!r}")
 
     def new(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         return tuple(renamed.get(tensor, tensor) for tensor in tensors)
@@ -538,7 +543,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
     """Raise ValueError, naming the place, unless the value agrees with the schema.
 
     Knows what the schemas above use of JSON Schema: type, properties, required,
-    additionalProperties, items, minimum, exclusiveMinimum, minLength, enum, oneOf.
+    additionalProperties, items, minItems, minimum, maximum, minLength, enum, oneOf.
 
     >>> check({"schema": "snref.plan/1", "steps": [{"fre": "x"}]}, PLAN, "plan.json")
     Traceback (most recent call last):
@@ -550,20 +555,23 @@ def check(value: Any, schema: Schema, where: str) -> None:
 def _check(value: Any, schema: Schema, file: str, path: str) -> None:
     where = f"{file} {path}".rstrip()
     if "enum" in schema and value not in schema["enum"]:
-        _fail(where, f"{value!r}, must be {' or '.join(map(repr, schema['enum']))}")
+        allowed = " or ".join(map(repr, schema["enum"]))
+        _fail(where, f"{shortened(value)}, must be {allowed}")
     if "oneOf" in schema:
         _check(value, _the_one(value, schema["oneOf"], where), file, path)
     if "type" in schema and not _is_a(value, schema["type"]):
-        _fail(where, f"must be {_A[schema['type']]}, not {_short(value)}")
+        _fail(where, f"must be {_A[schema['type']]}, not {shortened(value)}")
     if "minimum" in schema and value < schema["minimum"]:
-        _fail(where, f"must be at least {schema['minimum']}, not {value}")
-    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
-        _fail(where, f"must be above {schema['exclusiveMinimum']}, not {value}")
-    if "minLength" in schema and len(value) < schema["minLength"]:
+        _fail(where, f"must be at least {schema['minimum']}, not {shortened(value)}")
+    if "maximum" in schema and value > schema["maximum"]:
+        _fail(where, f"must be at most {schema['maximum']}, not {shortened(value)}")
+    if ("minLength" in schema or "minItems" in schema) and not value:
         _fail(where, "must not be empty")
     if isinstance(value, dict):
         members = schema.get("properties", {})
         others = schema.get("additionalProperties", True)
+        if "schema" in members and "schema" in value:  # first: which file is it?
+            _check(value["schema"], members["schema"], file, "schema")
         for name in schema.get("required", ()):
             if name not in value:
                 _fail(where, f"has no {name!r}")
@@ -574,7 +582,8 @@ def _check(value: Any, schema: Schema, file: str, path: str) -> None:
             elif isinstance(others, Mapping):
                 _check(member, others, file, below)
             elif not others:
-                _fail(where, f"has {name!r}, which is none of {', '.join(members)}")
+                known = ", ".join(members)
+                _fail(where, f"has {shortened(name)}, which is none of {known}")
     if isinstance(value, list):
         for i, item in enumerate(value):
             _check(item, schema.get("items", {}), file, f"{path}[{i}]")
@@ -587,9 +596,9 @@ def _the_one(value: Any, schemas: Sequence[Schema], where: str) -> Schema:
         for key, schema in zip(keys, schemas, strict=True):
             if key in value:
                 return schema
-        names = ", ".join(map(repr, value)) or "nothing"
+        names = ", ".join(map(shortened, list(value)[:5])) or "nothing"
         _fail(where, f"has {names}, and none of {', '.join(keys)}")
-    _fail(where, f"must be an object, not {_short(value)}")
+    _fail(where, f"must be an object, not {shortened(value)}")
 
 
 _A = {
@@ -614,13 +623,9 @@ def _is_a(value: Any, kind: str) -> bool:
             return isinstance(value, bool)
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
-        case _:  # NaN is no number
-            return isinstance(value, int | float) and value == value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+        case _:  # NaN is no number; infinity is above every maximum
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            return is_number and value == value
 
 
 def _fail(where: str, message: str) -> NoReturn:

@@ -1,6 +1,7 @@
-"""Bytes as people write and read them. In code, bytes are bytes."""
+"""What people write and read: bytes with units, words, values in messages."""
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 UNITS = {
@@ -13,6 +14,7 @@ UNITS = {
     "MIB": 2**20,
     "GIB": 2**30,
 }
+DIGITS = 40  # of a number; more than anyone means
 _SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)")
 
 
@@ -25,12 +27,34 @@ def parsed(size: str | int) -> int:
     (1610612736, 2000000, 512)
     """
     match = _SIZE.fullmatch(str(size).strip())
-    if not match or match[2].upper() not in UNITS:
+    if not match or match[2].upper() not in UNITS or len(match[1]) > DIGITS:
         raise ValueError(
-            f"{size!r} is no size: a number >= 0 of bytes, "
+            f"{shortened(size)} is no size: a number >= 0 of bytes, "
             "or with KB, MB, GB (powers of 1000), KiB, MiB or GiB (of 1024)"
         )
     return int(Fraction(match[1]) * UNITS[match[2].upper()])
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, cut where a message would be too long.
+
+    >>> shortened("conv1"), shortened("9" * 100)
+    ("'conv1'", "'999999999999999999999999999999999999...")
+    """
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def one_of(what: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise ValueError that says what is allowed, unless the value is.
+
+    >>> one_of("recompute", "speed", (None, "speed-centric"))
+    Traceback (most recent call last):
+    ValueError: recompute 'speed': must be one of None, 'speed-centric'
+    """
+    if value not in allowed:
+        words = ", ".join(map(repr, allowed))
+        raise ValueError(f"{what} {shortened(value)}: must be one of {words}")
 
 
 def mebibytes(nbytes: int) -> str:

@@ -108,9 +108,9 @@ def test_a_net_is_refused_with_the_name_of_what_is_wrong() -> None:
     net = Net("wrong")
     with pytest.raises(ValueError, match="'wrong' has no input"):
         _ = net.batch
-    with pytest.raises(ValueError, match="every size is >= 1"):
+    with pytest.raises(ValueError, match="every size is a whole number >= 1"):
         net.input((0, 3))
-    with pytest.raises(ValueError, match="every size is >= 1"):
+    with pytest.raises(ValueError, match="it has >= 2 sizes"):
         net.input((3,))
     x = net.input((2, 8))
     with pytest.raises(ValueError, match="'wrong' has no layers"):

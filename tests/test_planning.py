@@ -196,7 +196,7 @@ def test_a_policy_that_computes_something_else_is_refused(net):
 
 
 def test_a_policy_that_is_not_there_is_named(net):
-    with pytest.raises(ValueError, match=r"no policy 'nowhere:plan'"):
+    with pytest.raises(ValueError, match=r"policy 'nowhere:plan': there is no module 'nowhere'"):
         snref.plan(net, policy="nowhere:plan")
 
 

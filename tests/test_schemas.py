@@ -158,7 +158,7 @@ def changed(document, path, value):
         (["route", 0, "work", 0, "reads", 0], "z", "there is no tensor 'z'"),
         (["route", 0, "work", 0, "part"], None, "none of kernel, part"),
         (["route", 0, "work", 0, "algorithms"], [], r"work\[0\]: a part writes one"),
-        (["link", "to_host"], 0, r"link\.to_host: must be above 0"),
+        (["link", "to_host"], 0, r"link\.to_host: must be at least 0.001"),
     ],
 )
 def test_a_wrong_graph_is_refused_at_its_place(path, value, message):

@@ -101,13 +101,20 @@ def _said(cell: Cell) -> str:
 def put(
     arguments: argparse.Namespace, text: str, table: Table, report: dict[str, Any]
 ) -> None:
-    """Write the forms that were asked for; the text, unless one took its place."""
+    """Write the forms that were asked for; the text, unless one took its place.
+
+    Raises ValueError if two of them are to have the same place.
+    """
     forms: list[tuple[str | None, Callable[[], str]]] = [
         (arguments.json, lambda: json.dumps(report, indent=1) + "\n"),
         (arguments.csv, table.csv),
         (arguments.latex, table.latex),
     ]
-    if all(path != "-" for path, _ in forms):
+    places = [path for path, _ in forms if path is not None]
+    for place in places:
+        if places.count(place) > 1:
+            raise ValueError(f"{place!r} takes only one of --json, --csv and --latex")
+    if "-" not in places:
         print(text)
     for path, form in forms:
         if path is not None:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from snref.costs import Costs
+from snref.files import read
 from snref.layer import Algorithm, Choice, Part
 from snref.plans import Alloc, Free, Offload, Phase, Plan, Prefetch, Run
 from snref.tensor import Tensor
 
 MACHINES = Path(__file__).parent / "machines"
+MOST = 1e24  # of any number of a machine: far more than any has
+LEAST_SHARE = 1e-6
 INTENSE = 8  # operations a byte: what does more multiplies matrices
 NUMBERS = {  # of a machine's file, with their units
     "flops": "FLOP/s",
@@ -106,11 +109,11 @@ def machine(name: str) -> Machine:
             f"no machine {name!r}: {', '.join(names())}, or a file that ends in .toml"
         )
     path = Path(name) if own else MACHINES / f"{name}.toml"
-    with path.open("rb") as file:
-        try:
-            table = tomllib.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+    text = read(str(path))
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from None
     return _machine(path, table)
 
 
@@ -120,21 +123,26 @@ def _machine(path: Path, table: dict[str, Any]) -> Machine:
     sources: dict[str, str] = {}
     for key, unit in NUMBERS.items():
         match table.get(key):
-            case {"value": int() | float() as value, "source": str(source)} if (
-                value > 0 or (value == 0 and unit == "seconds")
+            case {"value": value, "source": str(source)} if _is_within(
+                value, 0 if unit == "seconds" else 1, MOST
             ):
                 values[key], sources[key] = value, source
             case _:
+                least = ">= 0" if unit == "seconds" else ">= 1"
                 raise ValueError(
-                    f"{path}: {key!r} must be a table of a value in {unit} and a source"
+                    f"{path}: {key!r} must be a table of a value in {unit}, {least} "
+                    f"and at most {MOST:g}, and a source"
                 )
-    shares = dict(table.get("efficiency", {}))
-    sources["efficiency"] = str(shares.pop("source", "none given"))
+    shares = table.get("efficiency", {})
+    if not isinstance(shares, dict):
+        raise ValueError(f"{path}: 'efficiency' must be a table of shares")
+    sources["efficiency"] = str(shares.get("source", "none given"))
     shares = {"other": 1.0, "memory": 1.0, **shares}
+    shares.pop("source", None)
     for key, share in shares.items():
-        if not isinstance(share, int | float) or not 0 < share <= 1:
+        if not _is_within(share, LEAST_SHARE, 1):
             raise ValueError(
-                f"{path}: efficiency {key!r} must be above 0 and at most 1, not {share}"
+                f"{path}: efficiency {key!r} must be {LEAST_SHARE} to 1, not {share!r}"
             )
     return Machine(
         path.stem,
@@ -149,6 +157,13 @@ def _machine(path: Path, table: dict[str, Any]) -> Machine:
         shares,
         sources,
     )
+
+
+def _is_within(value: object, least: float, most: float) -> bool:
+    """Whether it is a number, and not one that is too large, nor NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return least <= value <= most
 
 
 def costs(plan: Plan, machine: Machine) -> Costs:

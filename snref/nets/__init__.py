@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
+from snref.imports import blamed, imported
 from snref.net import Net
 from snref.nets.chains import alexnet, digits, lenet, vgg
 from snref.nets.dense import densenet121
@@ -71,7 +71,7 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
             raise ValueError("a random net draws its input size: none is allowed")
         return random_net(_numbers(name, rest, 1)[0], batch)
     if rest:
-        return _imported(family, rest, batch, *sizes)
+        return _made(name, batch, *sizes)
     raise ValueError(f"no net is called {name!r}; there are {', '.join(NAMES)}")
 
 
@@ -87,18 +87,11 @@ def _numbers(name: str, text: str, count: int) -> tuple[int, ...]:
     return numbers
 
 
-def _imported(module: str, function: str, *sizes: int) -> Net:
+def _made(name: str, *sizes: int) -> Net:
     """What a function of the reader's own makes of a batch and maybe an input size."""
-    name = f"{module}:{function}"
-    try:
-        make = getattr(import_module(module), function, None)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, but what it imports is not
-        raise ValueError(f"net {name!r}: there is no module {module!r}") from None
-    if not callable(make):
-        raise ValueError(f"net {name!r}: there is no function {function!r} in it")
-    net = make(*sizes)
+    make = imported(name, "net")
+    with blamed(name, "net"):
+        net = make(*sizes)
     if not isinstance(net, Net):
         kind = type(net).__name__
         raise ValueError(f"net {name!r}: must return a Net, returned {kind}")

@@ -20,7 +20,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from snref.costs import Costs
 from snref.plans import (
@@ -39,7 +39,12 @@ from snref.scheduler.lru_cache import ChooseAlgorithms, tensor_cache
 from snref.scheduler.offloading import offload
 from snref.scheduler.placement import place
 from snref.scheduler.recomputation import Strategy, recompute
+from snref.units import one_of
 from snref.verification import verify
+
+Transfers: TypeAlias = Literal["none", "offload", "demand", "cache"]
+Algorithms: TypeAlias = Literal["none", "exact", "fastest"]
+Overwrite: TypeAlias = Literal["never", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,25 @@ class Options:
 
     liveness: bool = True
     recompute: Strategy | None = "cost-aware"
-    transfers: Literal["none", "offload", "demand", "cache"] = "cache"
-    algorithms: Literal["none", "exact", "fastest"] = "exact"
-    overwrite: Literal["never", "gradients"] = "gradients"
+    transfers: Transfers = "cache"
+    algorithms: Algorithms = "exact"
+    overwrite: Overwrite = "gradients"
     capacity: int | None = None
     slab: int | None = None
     host_capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in {
+            "recompute": (None, *get_args(Strategy)),
+            "transfers": get_args(Transfers),
+            "algorithms": get_args(Algorithms),
+            "overwrite": get_args(Overwrite),
+        }.items():
+            one_of(name, getattr(self, name), allowed)
+        for name in "capacity", "slab", "host_capacity":
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} {value}: must be >= 0 bytes")
 
     @property
     def limit(self) -> int | None:

@@ -58,8 +58,8 @@ def test_a_file_of_ones_own_works_like_those_that_come_with_snref(tmp_path):
     [
         ("288e9", "'fast'", "'bandwidth' must be a table of a value in bytes/s"),
         ("288e9", "-1", "'bandwidth' must be"),
-        ("[memory]", "[ram]", "'memory' must be a table of a value in bytes and a"),
-        ("tiled = 0.40", "tiled = 40", "'tiled' must be above 0 and at most 1, not 40"),
+        ("[memory]", "[ram]", "'memory' must be a table of a value in bytes, >= 1"),
+        ("tiled = 0.40", "tiled = 40", "'tiled' must be 1e-06 to 1, not 40"),
         ("[memory]", "[memory", "at line"),
     ],
 )
