@@ -46,7 +46,7 @@ from snref.simt.checks import (
 )
 from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel, KernelError
-from snref.simt.run import Compiled, Three, Module
+from snref.simt.run import Compiled, Module, Three
 from snref.simt.storage import Storage
 
 # ------------------------------------------------------------------ the text

@@ -1,7 +1,6 @@
 """The profile of kernels whose counts can be worked out by hand."""
 
 import numpy as np
-import pytest
 from numba import cuda, float32
 
 from snref import simt
@@ -109,10 +108,9 @@ def test_shared_loads_by_all_threads_are_passes_of_one():
     assert report.total("divergent") <= report.total("branches")
 
 
-@pytest.mark.parametrize("layout", ["C", "F"])
-def test_the_results_are_those_of_the_kernel(layout):
-    a = np.asarray(np.random.default_rng(0).random((20, 30)), np.float32, order=layout)
+def test_the_results_are_those_of_the_kernel():
+    a = np.asarray(np.random.default_rng(0).random((20, 30)), np.float32, order="F")
     b = np.ones((30, 20), np.float32)
-    c = np.zeros((20, 20), np.float32, order=layout)
+    c = np.zeros((20, 20), np.float32, order="F")
     simt.profile(examples.tiled_product)[(2, 2), (16, 16)](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
