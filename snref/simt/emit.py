@@ -210,6 +210,9 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     yield "import numba"
     yield "from numba import njit"
     yield "from snref.simt.runtime import in_buffer, on_stack, u as _u"
+    independent = style.independent and not any(map(ir.atomic, kernel.body))
+    if independent:
+        yield "from snref.simt.lanes import Lanes"
     yield from style.imports
     yield from kernel.imports.values()
     yield ""
@@ -223,10 +226,6 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     for n, (shape, dtype) in frame.views.items():
         yield f"new_{n} = in_buffer({shape}, {_type(dtype)}, 0)"
     yield ""
-    independent = style.independent and not any(map(ir.atomic, kernel.body))
-    if independent:
-        yield "from snref.simt.lanes import Lanes"
-        yield ""
     yield LANES if independent else NJIT
     given = ["_first", "_last", *ir.GRID, *kernel.types, "_arena", *style.parameters]
     yield f"def launch({', '.join(given)}):"

@@ -74,8 +74,8 @@ def storage(kernel: Kernel, tree: tuple[Tree, ...], uniformity: Uniformity) -> S
     """Choose recomputation, a slot or nothing for every varying variable."""
     varying = set(uniformity.varying) - set(ir.THREAD) - set(kernel.arrays)
     varying |= {m for run in ir.runs(tree) for m in run.masks}
-    again = _recomputable(kernel, tree, varying)
     kept = set().union(*map(ir.seen_by_others, kernel.body))
+    again = _recomputable(kernel, tree, varying, kept)
     slots = set(kept)
     for run in ir.runs(tree):
         slots |= _exposed(run)[0] & varying - set(again)
@@ -169,12 +169,12 @@ class _Liveness:
 
 
 def _recomputable(
-    kernel: Kernel, tree: Sequence[Tree], varying: set[str]
+    kernel: Kernel, tree: Sequence[Tree], varying: set[str], kept: set[str]
 ) -> dict[str, ast.stmt]:
     """Varying variables that may be computed again at each use, with their definition.
 
     Defined once, in the same round of every loop and before all uses, from cheap
-    arithmetic on values of the same kind.
+    arithmetic on values of the same kind. Those `kept` in slots are read there.
     """
     places = _Places()
     places.walk(tree, ())
@@ -192,7 +192,9 @@ def _recomputable(
     while changed:
         changed = False
         for v, (_, stmt) in single.items():
-            if v in again or v not in varying or not isinstance(stmt, ast.Assign):
+            if v in kept or v in again or v not in varying:
+                continue
+            if not isinstance(stmt, ast.Assign):
                 continue
             if _cheap(stmt.value, known | set(again)):
                 again[v] = stmt
