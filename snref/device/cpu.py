@@ -7,6 +7,7 @@ rather than to something that looks right.
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -40,6 +41,12 @@ class Buffer:
         return self.views[view]
 
 
+@cache
+def _compiled(kernel: str, threads: int | None) -> Any:
+    """A kernel by its name, compiled once a process."""
+    return simt.compile(find(kernel), threads=threads)
+
+
 class CPU:
     """A slab of so many bytes of ordinary memory, and compiled kernels.
 
@@ -57,7 +64,6 @@ class CPU:
         start = -memory.ctypes.data % ALIGNMENT
         self._memory = memory[start : start + slab]
         self._buffers: dict[tuple[Tensor, int], Buffer] = {}
-        self._kernels: dict[str, Any] = {}
         self._hosts: dict[Tensor, Array] = {}
 
     def resident(self, array: Array) -> Buffer:
@@ -107,11 +113,7 @@ class CPU:
         scalars: Sequence[int | float],
     ) -> None:
         """Run a kernel on its outputs, then its inputs, then its scalars."""
-        kernel = self._kernels.get(launch.kernel)
-        if kernel is None:
-            kernel = simt.compile(find(launch.kernel), threads=self.threads)
-            self._kernels[launch.kernel] = kernel
-        kernel[launch.grid, launch.block](
+        _compiled(launch.kernel, self.threads)[launch.grid, launch.block](
             *(buffer.seen_as(launch.view) for buffer in buffers),
             *(np.float32(s) if isinstance(s, float) else s for s in scalars),
         )
