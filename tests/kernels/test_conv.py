@@ -1,6 +1,5 @@
 """Every algorithm of every part of a convolution, as the layer launches it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from snref.tensor import Tensor
 
 from .reference import (
     Array,
+    Compute,
     Padding,
     Stride,
     assert_close,
@@ -114,7 +114,7 @@ CASES = {
 }
 
 
-def computation(algorithm: Algorithm, output: tuple[int, ...]) -> Callable[..., Array]:
+def computation(algorithm: Algorithm, output: tuple[int, ...]) -> Compute:
     """The algorithm as a function of its two inputs."""
 
     def compute(a: Array, b: Array, threads: int | None = None) -> list[Array]:
@@ -129,43 +129,20 @@ def computation(algorithm: Algorithm, output: tuple[int, ...]) -> Callable[..., 
     return compute
 
 
-def each_algorithm() -> list[tuple[str, Part, str]]:
-    return [
-        (name, part, algorithm.name)
-        for name, case in CASES.items()
-        for part in PARTS
-        for algorithm in case.menu(part)
-    ]
-
-
-def chosen(name: str, part: Part, algorithm: str) -> tuple[Case, Callable[..., Array]]:
-    case = CASES[name]
-    (way,) = (way for way in case.menu(part) if way.name == algorithm)
-    return case, computation(way, case.shapes(part)[0])
-
-
-@pytest.mark.parametrize(("name", "part", "algorithm"), each_algorithm())
-def test_an_algorithm_is_the_convolution(
-    name: str, part: Part, algorithm: str, rng: np.random.Generator
-) -> None:
-    case, compute = chosen(name, part, algorithm)
-    inputs = case.inputs(part, rng)
-    # Winograd adds and subtracts up to 16 pixels and 9 taps before it multiplies.
-    terms = case.terms(part) * (16 if algorithm == "winograd" else 1)
-    (actual,) = compute(*inputs)
-    assert_close(actual, case.expected(part, *inputs), terms)
-
-
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", CASES)
-def test_algorithms_of_one_order_give_the_same_bits(
+def test_algorithms_are_the_convolution_and_of_one_order_the_same_bits(
     name: str, part: Part, rng: np.random.Generator
 ) -> None:
     case = CASES[name]
     inputs = case.inputs(part, rng)
+    expected = case.expected(part, *inputs)
     results: dict[str, Array] = {}
     for way in case.menu(part):
         (actual,) = computation(way, case.shapes(part)[0])(*inputs)
+        # Winograd adds and subtracts up to 16 pixels and 9 taps before it multiplies.
+        factor = 16 if way.order == "winograd" else 1
+        assert_close(actual, expected, factor * case.terms(part))
         assert_same_bits(results.setdefault(way.order, actual), actual)
     assert "taps" in results
 

@@ -153,6 +153,14 @@ def test_bias_is_added_to_every_pixel_of_its_channel(
     others = cast(tuple[int, ...], (0, *range(2, len(shape))))
     (db,) = backward(dy)
     assert_close(db, dy.astype(np.float64).sum(others), dy.size // shape[1])
+
+
+@pytest.mark.parametrize("shape", OUTPUTS)
+def test_bias_repeats_to_the_bit_and_reads_its_inputs(
+    shape: Shape, rng: np.random.Generator
+) -> None:
+    forward, backward = (computation(launch) for launch in biased(shape))
+    y, b, dy = normal(rng, *shape), normal(rng, shape[1]), normal(rng, *shape)
     assert_repeatable(forward, y, b)
     assert_repeatable(backward, dy)
     assert_reads(forward, y, b)
