@@ -285,7 +285,9 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.set_xlim(0, 1.03)
     axes.set_xlabel("share of a multiprocessor's warps that can be resident")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(
+        frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(-0.3, 1)
+    )
     return figure
 
 
