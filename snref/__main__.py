@@ -6,10 +6,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
 from snref import __version__
-from snref.commands import VERBS
-from snref.commands.arguments import Parser
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 WRONG_PATH = {
     errno.ENOENT,
@@ -46,8 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed("interrupted", 1)
 
 
-def _parser(verb: str | None) -> Parser:
+def _parser(verb: str | None) -> "ArgumentParser":
     """The parser of all verbs, with the arguments of the one that is used."""
+    # Imported here, where main catches Ctrl-C.
+    from snref.commands import VERBS
+    from snref.commands.arguments import Parser
+
     parser = Parser(
         prog="snref",
         description="Plan, verify and run the training of nets in little GPU memory.",

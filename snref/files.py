@@ -84,4 +84,5 @@ def _naming(path: str) -> Iterator[None]:
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
     except ValueError as error:  # an encoding, or a path with a NUL in it
-        raise ValueError(f"{path!r}: {error}") from None
+        said = path if path.isprintable() else repr(path)
+        raise ValueError(f"{said}: {error}") from None

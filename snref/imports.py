@@ -1,15 +1,15 @@
 """Functions of the reader's own, named MODULE:FUNCTION: found, and blamed."""
 
+import importlib
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from snref.plans import InvalidPlan, OutOfMemory
 
-HERE = Path(__file__).parent
+OURS = Path(__file__).parent, Path(importlib.__file__).parent
 
 
 def imported(name: str, what: str) -> Callable[..., Any]:
@@ -28,7 +28,7 @@ def imported(name: str, what: str) -> Callable[..., Any]:
         raise ValueError(f"{what} {name!r}: it must be MODULE:FUNCTION")
     with blamed(name, what):
         try:
-            found: Any = getattr(import_module(module), function, None)
+            found: Any = getattr(importlib.import_module(module), function, None)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise  # the module is there, but what it imports is not
@@ -57,8 +57,14 @@ def blamed(name: str, what: str) -> Iterator[None]:
         raise ValueError(f"{what} {name!r}: {missing}") from None
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        theirs = [f for f in frames if HERE not in Path(f.filename).parents]
-        named = [f for f in theirs if not f.filename.startswith("<frozen")]
-        at = f"{named[-1].filename}:{named[-1].lineno}: " if named else ""
+        theirs = [f for f in frames if not _is_ours(f.filename)]
+        at = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{what} {name!r}: {at}{kind}{error}") from error
+
+
+def _is_ours(filename: str) -> bool:
+    """Whether a frame is of snref or of Python's import: not where the fault is."""
+    return filename.startswith("<") or any(
+        there in Path(filename).parents for there in OURS
+    )

@@ -19,7 +19,7 @@ from snref.reports import PlannedNet, resident
 from snref.scheduler import PRESETS, Options, no_garbage_collection, schedule
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.placement import place
-from snref.units import parsed
+from snref.units import parsed, shortened
 from snref.verification import verify
 
 Policy: TypeAlias = Callable[[Plan, Options, Costs], Plan]
@@ -56,6 +56,10 @@ def plan(
     >>> planned.peak_bytes, planned.peak_step, planned.steps[31].layer
     (1561702400, 32, 'pool5')
     """
+    if not isinstance(net, Net):
+        raise ValueError(
+            f"{shortened(net)} is no Net; snref.nets.find makes one of a name"
+        )
     start = time.perf_counter()
     machine = None if costs else virtual.machine(device)
     with no_garbage_collection():

@@ -119,6 +119,17 @@ class Plan:
         return "\n".join(lines(self))
 
 
+def only_runs(plan: Plan, what: str) -> tuple[Run, ...]:
+    """The steps of a plan in which nothing is allocated or copied yet.
+
+    Raises TypeError, from the pass that does ``what``, if something is.
+    """
+    for step in plan.steps:
+        if not isinstance(step, Run):
+            raise TypeError(f"{what} comes before transfers and allocation")
+    return tuple(plan.runs())
+
+
 class InvalidPlan(ValueError):
     """A plan that would compute something else, or read what is not there."""
 

@@ -50,7 +50,13 @@ class Pool:
         fit  "first": the lowest address that fits, as in the paper; "best": the
              smallest hole that fits, the lowest of these; "last": the highest address
              that fits, which needs a slab with an end
+
+        Raises ValueError for a number of bytes below 0.
         """
+        if nbytes < 0:
+            raise ValueError(f"an allocation of {nbytes} bytes: must be >= 0")
+        if fit == "last" and self.slab is None:
+            raise ValueError("fit 'last' needs a slab with an end")
         size = max(1, -(-nbytes // self.block)) * self.block
         hole = self._find(size, fit)
         if hole is None:
@@ -84,7 +90,12 @@ class Pool:
         return None
 
     def take(self, offset: int, nbytes: int) -> bool:
-        """Allocate at this offset; False, and no change, if not all of it is a hole."""
+        """Allocate at this offset; False, and no change, if not all of it is a hole.
+
+        Raises ValueError if the offset is not a multiple of the block.
+        """
+        if offset % self.block:
+            raise ValueError(f"offset {offset}: must be a multiple of {self.block}")
         size = max(1, -(-nbytes // self.block)) * self.block
         hole = bisect(self._starts, offset) - 1
         start = self._starts[hole] if hole >= 0 else offset + 1

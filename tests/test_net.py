@@ -135,3 +135,69 @@ def test_a_net_with_two_ends_is_refused() -> None:
     net.add("other", Softmax(), x)
     with pytest.raises(ValueError, match="it must end in one loss"):
         _ = net.nodes
+
+
+def test_a_loss_is_read_by_nobody() -> None:
+    net = Net("wrong")
+    y = net.add("loss", Softmax(), net.input((2, 8)))
+    net.add("other", Softmax(), y)
+    with pytest.raises(ValueError, match="the loss 'loss' is read by another layer"):
+        _ = net.nodes
+
+
+def test_a_value_is_of_this_net_and_not_only_of_its_name() -> None:
+    mine, other = Net("mine"), Net("other")
+    mine.input((2, 8))
+    x = other.input((2, 9))
+    with pytest.raises(ValueError, match="layer 'fc': 'data' is not of this net"):
+        mine.add("fc", Linear(3), x)
+    with pytest.raises(ValueError, match="layer 'fc': 'data' is no value of a net"):
+        mine.add("fc", Linear(3), "data")  # type: ignore[arg-type]
+    again = mine.with_options("lean")
+    with pytest.raises(ValueError, match=r"layer 'fc': .* is no layer"):
+        again.add("fc", Linear, again.input)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "\ud800", 3])
+def test_a_name_is_on_one_line(name: str) -> None:
+    net = Net("wrong")
+    with pytest.raises(ValueError, match=r"the input is called .*on one line"):
+        net.input((2, 8), name)
+    x = net.input((2, 8))
+    with pytest.raises(ValueError, match=r"a layer is called .*on one line"):
+        net.add(name, Linear(3), x)
+
+
+def test_names_that_would_mean_two_tensors_are_refused() -> None:
+    net = Net("wrong")
+    x = net.add("a.fork", Linear(8), net.input((2, 8)))
+    y = net.add("a", Linear(8), x)
+    net.add("loss", Softmax(), net.add("sum", Add(), y, y))
+    with pytest.raises(ValueError, match=r"two layers are called 'a\.fork'"):
+        _ = net.nodes
+    net = Net("wrong")
+    net.add("loss", Softmax(), net.input((2, 8), "labels"))
+    with pytest.raises(ValueError, match="two tensors are called 'labels'"):
+        _ = net.nodes
+
+
+def test_sizes_are_whole_and_no_larger_than_a_device() -> None:
+    net = Net("wrong")
+    for shape in (2, 3.5), (2, "3"), (2, -1), (2, float("nan")):
+        with pytest.raises(ValueError, match="every size is a whole number >= 1"):
+            net.input(shape)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="more than 281474976710656 bytes"):
+        net.input((2**40, 3, 2**10))
+    x = net.input((2, 8))
+    with pytest.raises(ValueError, match=r"'fc': a parameter .* more than"):
+        net.add("fc", Linear(2**46), x)
+    with pytest.raises(ValueError, match=r"'fc': a parameter .* whole number"):
+        net.add("fc", Linear(2.5), x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("declarations", "leann"), ("fork", "x"), ("branch_order", "x")]
+)
+def test_an_option_of_a_net_that_is_not_there_is_refused(what: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{what} '{value}': must be one of"):
+        Net("mine").with_options(**{what: value})  # type: ignore[arg-type]

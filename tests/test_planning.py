@@ -196,13 +196,18 @@ def test_a_policy_that_computes_something_else_is_refused(net):
 
 
 def test_a_policy_that_is_not_there_is_named(net):
-    with pytest.raises(ValueError, match=r"policy 'nowhere:plan': there is no module 'nowhere'"):
+    with pytest.raises(ValueError, match="'nowhere:plan': there is no module"):
         snref.plan(net, policy="nowhere:plan")
 
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are(net):
     with pytest.raises(ValueError, match="no preset 'fast': baseline, liveness"):
         snref.plan(net, preset="fast")
+
+
+def test_what_is_no_net_is_refused_with_the_way_to_one():
+    with pytest.raises(ValueError, match=r"'alexnet' is no Net; snref\.nets\.find"):
+        snref.plan("alexnet")
 
 
 def test_live_tensors_are_those_with_memory(net):

@@ -123,3 +123,12 @@ def choose(holes: list[tuple[int, int]], size: int, fit: Fit) -> int | None:
             return min(fitting, key=lambda hole: (hole[1] - hole[0], hole[0]))[0]
         case "last":
             return max(end for _, end in fitting) - size
+
+
+def test_what_a_pool_cannot_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="-5 bytes: must be >= 0"):
+        Pool(4096).allocate(-5)
+    with pytest.raises(ValueError, match="needs a slab with an end"):
+        Pool(None).allocate(5, "last")
+    with pytest.raises(ValueError, match="offset 5: must be a multiple of 1024"):
+        Pool(4096).take(5, 5)

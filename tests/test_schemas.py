@@ -158,6 +158,12 @@ def changed(document, path, value):
         (["route", 0, "work", 0, "reads", 0], "z", "there is no tensor 'z'"),
         (["route", 0, "work", 0, "part"], None, "none of kernel, part"),
         (["route", 0, "work", 0, "algorithms"], [], r"work\[0\]: a part writes one"),
+        (["route", 0, "seconds"], 1e999, r"route\[0\]\.seconds: must be at most"),
+        (["route", 0, "seconds"], True, r"route\[0\]\.seconds: must be a number"),
+        (["tensors", 0, "bytes"], 2**63, r"tensors\[0\]\.bytes: must be at most"),
+        (["tensors", 0, "shape"], [10**400], r"shape\[0\]: must be at most"),
+        (["route"], [], r"route: must not be empty"),
+        (["schema"], "snref.graph/2", r"schema: 'snref.graph/2', must be"),
         (["link", "to_host"], 0, r"link\.to_host: must be at least 0.001"),
     ],
 )
@@ -181,6 +187,11 @@ def test_a_wrong_graph_is_refused_at_its_place(path, value, message):
         (["steps", 1, "algorithms"], {"forward": "fft"}, "forward by 'fft': one of"),
         (["steps", 1, "algorithms"], {"back": "tiled"}, "has no part back"),
         (["steps", 1, "renamed"], {"conv1.y": "q"}, "there is no tensor 'q'"),
+        (
+            ["steps", 1, "renamed"],
+            {"fc3.y": "fc4.y"},
+            "conv1 forward has no tensor 'fc",
+        ),
     ],
 )
 def test_a_wrong_plan_is_refused_at_its_place(path, value, message):

@@ -1,7 +1,7 @@
 """Batch normalization."""
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from snref.layer import Launch, Layer, Node, Work, grid_of
 from snref.layers.shapes import one, rows
@@ -33,7 +33,7 @@ class BatchNorm(Layer):
     momentum: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0:
+        if not 0 < self.epsilon < inf:
             raise ValueError(f"epsilon {self.epsilon}: must be > 0")
         if not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum {self.momentum}: must be >= 0 and <= 1")

@@ -1,6 +1,7 @@
 """Local response normalization across channels."""
 
 from dataclasses import dataclass
+from math import inf
 
 from snref.layer import Launch, Layer, Node, Work, grid_of
 from snref.layers.shapes import image, rows
@@ -31,7 +32,7 @@ class LRN(Layer):
     def __post_init__(self) -> None:
         if not 1 <= self.size <= LARGEST or self.size % 2 == 0:
             raise ValueError(f"size {self.size}: must be odd, 1 to {LARGEST}")
-        if self.k <= 0:
+        if not 0 < self.k < inf:
             raise ValueError(f"k {self.k}: must be > 0")
 
     def output_shape(self, *inputs: Shape) -> Shape:

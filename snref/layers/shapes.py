@@ -30,12 +30,20 @@ def sides(padding: Padding) -> tuple[int, int, int, int]:
 
 def check_window(kernel: Pair, stride: Pair, padding: Padding) -> None:
     """Raise ValueError unless kernel and stride are >= 1 and padding is >= 0."""
-    for what, value, least in (
-        ("kernel", pair(kernel), 1),
-        ("stride", pair(stride), 1),
-        ("padding", sides(padding), 0),
+    for what, value, counts, least in (
+        ("kernel", kernel, (2,), 1),
+        ("stride", stride, (2,), 1),
+        ("padding", padding, (2, 4), 0),
     ):
-        if min(value) < least:
+        numbers = (value,) if isinstance(value, int) else value
+        if not isinstance(value, int) and (
+            not isinstance(value, tuple) or len(value) not in counts
+        ):
+            allowed = " or ".join(map(str, counts))
+            raise ValueError(f"{what} {value!r}: must be one number or {allowed}")
+        if not all(isinstance(n, int) for n in numbers):
+            raise ValueError(f"{what} {value}: every number must be whole")
+        if min(numbers) < least:
             raise ValueError(f"{what} {value}: every number must be >= {least}")
 
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from snref.layer import Choice, Launch, Work
-from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Step
+from snref.plans import Plan, Run, only_runs
 from snref.tensor import Tensor
 
 Overwrite: TypeAlias = Literal["gradients"]
@@ -36,22 +36,19 @@ def overwrite(plan: Plan, what: Overwrite) -> Plan:
 
     An input is taken only where no later run reads the value it had.
     """
+    runs = only_runs(plan, "in place")
     names: dict[Tensor, Tensor] = {}  # what has been renamed -> to what
     last_reader: dict[Tensor, Run] = {}
-    for run in plan.runs():
+    for run in runs:
         last_reader |= dict.fromkeys(run.reads, run)
-    steps: list[Step] = []
-    for step in plan.steps:
-        match step:
-            case Run():
-                for piece in step.work:
-                    if isinstance(piece, Launch):
-                        for output, target, setting in piece.may_overwrite:
-                            if setting == what and last_reader.get(target) is step:
-                                names[output] = names.get(target, target)
-                steps.append(_renamed(step, names))
-            case Alloc() | Free() | Offload() | Prefetch():
-                raise TypeError("in place comes before transfers and allocation")
+    steps: list[Run] = []
+    for run in runs:
+        for piece in run.work:
+            if isinstance(piece, Launch):
+                for output, target, setting in piece.may_overwrite:
+                    if setting == what and last_reader.get(target) is run:
+                        names[output] = names.get(target, target)
+        steps.append(_renamed(run, names))
     return Plan(tuple(steps), (*plan.history, f"overwrite {what}"))
 
 

@@ -31,17 +31,20 @@ prefetch  x
 backward  conv2  x dz -> dy
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
 
-from snref.plans import Offload, Plan, Prefetch, Run, Step
+from snref.plans import Offload, Plan, Prefetch, Run, Step, only_runs
 from snref.tensor import Tensor
+from snref.units import one_of
 
 When: TypeAlias = Literal["ahead", "demand"]
 
 
 def offload(plan: Plan, when: When = "ahead") -> Plan:
     """Insert the copies of what leaves for the host and comes back."""
-    runs = [step for step in plan.steps if isinstance(step, Run)]
+    one_of("when", when, get_args(When))
+    runs = only_runs(plan, "offloading")
     turn = _end_of_forward(runs)
     last_use = {t: i for i in range(turn) for t in runs[i].working_set}
     first_need: dict[Tensor, int] = {}
@@ -75,7 +78,7 @@ def offload(plan: Plan, when: When = "ahead") -> Plan:
 
 
 def _one_ahead(
-    runs: list[Run],
+    runs: Sequence[Run],
     turn: int,
     leaving: dict[Run, tuple[Tensor, ...]],
     first_need: dict[Tensor, int],
@@ -96,7 +99,7 @@ def _one_ahead(
     return returns
 
 
-def _end_of_forward(runs: list[Run]) -> int:
+def _end_of_forward(runs: Sequence[Run]) -> int:
     """Where backward begins, with the re-runs made for its first run."""
     seen: set[str] = set()
     for i, run in enumerate(runs):

@@ -33,12 +33,13 @@ free      b
 free      c
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from snref.plans import Alloc, Free, Plan, Step
 from snref.pool import Pool
 from snref.scheduler.packing import meetings, search
 from snref.tensor import ALIGNMENT, Tensor
+from snref.units import one_of
 
 Order: TypeAlias = Literal["arrival", "best"]
 
@@ -54,6 +55,7 @@ def place(plan: Plan, slab: int | None = None, order: Order = "best") -> Plan:
     order  "arrival": the paper's pool, first fit in blocks of 1 KiB; "best": the
            tightest of several packings, at multiples of 256 bytes
     """
+    one_of("order", order, get_args(Order))
     sizes, events = _allocations(plan)
     if order == "arrival":
         offsets = _arrival(sizes, events)

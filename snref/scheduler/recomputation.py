@@ -34,10 +34,11 @@ backward  conv2  y dz -> dy
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from snref.plans import Plan, Run, Step, layer_peak
+from snref.plans import Plan, Run, Step, layer_peak, only_runs
 from snref.tensor import Tensor
+from snref.units import one_of
 
 Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
 
@@ -48,6 +49,10 @@ def recompute(plan: Plan, strategy: Strategy) -> Plan:
     Extra runs: at most one a layer if speed-centric; quadratic in a segment's length,
     in the worst case, if memory-centric.
     """
+    one_of("strategy", strategy, get_args(Strategy))
+    runs = only_runs(plan, "recomputation")
+    if len({(run.layer, run.phase) for run in runs}) < len(runs):
+        raise TypeError("the plan recomputes already")
     segments = _segments(plan)
     limit = layer_peak(plan)
     fast = {
@@ -58,9 +63,9 @@ def recompute(plan: Plan, strategy: Strategy) -> Plan:
     rebuilt: set[Tensor] = set()  # values that are there, rebuilt
     done: set[_Segment] = set()  # fast segments that have been run again
     steps: list[Step] = []
-    backwards = [run for run in plan.runs() if run.phase == "backward"]
+    backwards = [run for run in runs if run.phase == "backward"]
     following = dict(pairwise(backwards))
-    for run in plan.runs():
+    for run in runs:
         if run.phase == "backward":
             for segment, wanted in _by_segment(run, segments).items():
                 if not fast[segment]:

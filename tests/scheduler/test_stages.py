@@ -188,3 +188,38 @@ def test_an_allocated_plan_is_refused_by_liveness():
     assert any(isinstance(step, Alloc | Free) for step in plan.steps)
     with pytest.raises(TypeError, match="allocated"):
         free_dead(plan)
+
+
+def test_a_pass_that_comes_too_late_says_so_and_drops_nothing():
+    plan = routed(3)
+    again, copied = recompute(plan, "cost-aware"), offload(plan, "demand")
+    allocated = free_dead(plan)
+    for late in copied, allocated:
+        for work in (
+            lambda plan: overwrite(plan, "gradients"),
+            lambda plan: recompute(plan, "cost-aware"),
+            lambda plan: offload(plan, "ahead"),
+        ):
+            with pytest.raises(TypeError, match="comes before transfers and alloc"):
+                work(late)
+    with pytest.raises(TypeError, match="recomputes already"):
+        recompute(again, "speed-centric")
+    with pytest.raises(TypeError, match="allocated already"):
+        free_dead(allocated)
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("recompute", "speed"),
+        ("transfers", "lru"),
+        ("algorithms", None),
+        ("overwrite", "activations"),
+        ("capacity", -1),
+        ("slab", -1),
+        ("host_capacity", -1),
+    ],
+)
+def test_an_option_that_is_not_there_is_refused_by_name(what, value):
+    with pytest.raises(ValueError, match=f"^{what} .*{value}.*: must be"):
+        Options(**{what: value})
