@@ -189,6 +189,10 @@ def emit(
 
     Beside it, `FACTS` is what the launch must know about the kernel.
     """
+    used = set(kernel.types).union(*map(ir.names, kernel.body))
+    for v in sorted(v for v in store.slots if slot(v) in used):
+        problem = f"{slot(v)} is where the compiler keeps {v}: choose another name"
+        raise kernel.error(kernel.line, problem)
     printer = _Printer(kernel, store, style(kernel, store), whole=integers(kernel))
     printer.tree(store.tree, 2)
     frame = Frame.of(kernel, dtypes)

@@ -194,6 +194,10 @@ class _Function:
         self.body, self.result = without_returns(copy.deepcopy(tree).body)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(*stored)
+        for n in sorted(self.locals & ir.RESERVED):
+            raise unit.error(
+                tree, f"{n} is a name of the compiler's own: choose another"
+            )
         unit.taken |= ir.names(tree) | self.locals
         self.before: list[ast.stmt] = []
         self.grids: set[str] = set()  # variables that hold cg.this_grid()

@@ -31,6 +31,10 @@ SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
 TOTALS = {ANY, COUNT, HIGHEST}
 
 AXES = "xyz"
+# Names of the generated text that a kernel cannot have for itself.
+RESERVED = {"_t", "_b", "_u", "_lanes", "_arena", "_first", "_last", "_dynamic"}
+RESERVED |= {"_now", "_begin", "_report", "_int64", "_where", "_seen", "_counts"}
+RESERVED |= {"numba", "njit", "in_buffer", "on_stack", "launch", "Lanes"}
 THREAD = tuple(f"threadIdx_{a}" for a in AXES)
 BLOCK = tuple(f"blockIdx_{a}" for a in AXES)
 GRID = tuple(f"gridDim_{a}" for a in AXES)

@@ -78,6 +78,21 @@ def text_added_to_a_number(a):
 
 
 @cuda.jit
+def reserved_name(a):  # refused
+    _lanes = a[0]
+    a[1] = _lanes
+
+
+@cuda.jit
+def name_of_a_slot(a):  # refused
+    t = cuda.threadIdx.x
+    total = a[t]
+    total_of = total * 2
+    cuda.syncthreads()
+    a[t] = total + total_of
+
+
+@cuda.jit
 def shuffle_in_a_divergent_while(a):
     t = cuda.threadIdx.x
     while a[t] < t:  # refused
@@ -114,6 +129,8 @@ CASES = {
     result: "returns nothing",
     negative_index: "negative index",
     text_added_to_a_number: "Numba cannot type it",
+    reserved_name: "choose another",
+    name_of_a_slot: "choose another name",
     shuffle_in_a_divergent_while: "a warp operation",
     barrier_for_a_warp: "same barrier",
     barrier_for_odd_threads: "same barrier",
