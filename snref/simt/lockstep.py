@@ -5,8 +5,8 @@ rounds as the longest needs, and a mask (what a GPU's warp does, too):
 
     for i in range(t, n, 64):             _span1 = n
         s += a[i]                 ->      for _k1 in range(0, _span1, 64):
-                                              i = t + _k1
-                                              if i < n:
+                                              if t + _k1 < n:
+                                                  i = t + _k1
                                                   s += a[i]
 
 (thread 0 has the longest way; where that is not plain, `_highest(n - t)` finds out).
@@ -115,11 +115,11 @@ class _Rewriter:
                 longest = ast.BinOp(longest, ast.Sub(), lowest)
             before.append(assign(span, longest, line))
         assert isinstance(loop.target, ast.Name)
-        here = ast.Compare(name(loop.target.id), [ast.Lt()], [copy.deepcopy(end)])
+        here = ast.Compare(copy.deepcopy(i), [ast.Lt()], [copy.deepcopy(end)])
         rounds = call("range", ast.Constant(0), name(span), step)
-        body = self.block(loop.body, False)
-        inner = [assign(loop.target.id, i), ast.If(here, body, [])]
-        return [*before, at(ast.For(name(k, True), rounds, inner, []), line)]
+        body = [assign(loop.target.id, i), *self.block(loop.body, False)]
+        inner = ast.If(here, body, [])
+        return [*before, at(ast.For(name(k, True), rounds, [inner], []), line)]
 
     def lowest(self, value: ast.expr) -> ast.expr | None:
         """The value in thread 0, if no thread has a lower one: a sum of uniform terms

@@ -564,6 +564,16 @@ def loop_variable_read_afterwards(a, out, n):
 
 
 @cuda.jit
+def strided_loop_variable_read_afterwards(a, out, n):
+    t = cuda.grid(1)
+    i = -1
+    for i in range(t, 75, 32):
+        for _ in range(2):
+            out[t] += a[i % 64]
+    out[t] = out[t] * 100 + i
+
+
+@cuda.jit
 def parameter_assigned(a, out, n):
     t = cuda.grid(1)
     n = n * 2 + t % 3
@@ -736,6 +746,7 @@ CASES = {
             guards_that_short_circuit,
             call_behind_a_guard,
             while_that_calls,
+            strided_loop_variable_read_afterwards,
             parameter_assigned,
             grid_stride,
             grid_stride_while,
