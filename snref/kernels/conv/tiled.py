@@ -6,10 +6,10 @@ into shared memory, multiplies it with its tile of w, and goes on, so that an el
 brought in once serves a whole row or column of the block's outputs. The gradients are
 the same product with other parts in other places.
 
-Every array is a matrix here: a row an image, or a filter with its C/groups*R*S weights.
-The sizes that a matrix does not show come as numbers: images H x W, outputs P x Q,
-filters R x S. A filter of one tap and stride sees no neighbours, so whoever launches
-may cut its images' pixels into rows as it likes.
+Arrays are matrices here, a row an image, or a filter with its C/groups*R*S weights; the
+filter gradient's are flat. The sizes that this hides come as numbers: images H x W,
+outputs P x Q, filters R x S. A filter of one tap with stride 1 sees no neighbours, so
+whoever launches may cut its images' pixels into rows as it likes.
 
 Blocks are 16 x 16 threads; neighbouring threads in x have neighbouring pixels, so that
 global reads are coalesced. Tiles are DEPTH products deep, or half of it. A thread
