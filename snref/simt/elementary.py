@@ -1,7 +1,7 @@
-"""exp and log of float32 that a loop over threads can do for many threads at once.
+"""exp, log and integer division that a loop over threads can do for many at once.
 
-A library's functions take one number at a time. These are arithmetic only, to within 2
-units in the last place, as CUDA's own; float64 stays the library's business.
+A library's functions take one number at a time. These are arithmetic only: exp and log
+of float32 to within 2 units in the last place, as CUDA's own, and division exact.
 """
 
 # mypy: ignore-errors
@@ -9,7 +9,7 @@ units in the last place, as CUDA's own; float64 stays the library's business.
 import math
 
 from llvmlite import ir
-from numba import float32, int32, njit, types
+from numba import float32, float64, int32, int64, njit, types
 from numba.extending import intrinsic, overload
 
 LOG2_E = 1 / math.log(2)
@@ -117,3 +117,54 @@ def _log32(x):
     y = y if x < float32(math.inf) else x  # infinity, and what is no number
     y = y if x > float32(0) or x != x else float32(math.nan)
     return float32(-math.inf) if x == float32(0) else y
+
+
+# ------------------------------------------------------------------ integer division
+# Processors divide integers one at a time, float64 numbers eight at a time. The
+# quotient of two rounded numbers is off by at most 2^11 for 64-bit integers, which the
+# quotient of what is left sets right, up to the rounding towards minus infinity.
+
+
+def divide(a, b):
+    """a // b; in compiled code only."""
+    raise NotImplementedError
+
+
+def modulo(a, b):
+    """a % b; in compiled code only."""
+    raise NotImplementedError
+
+
+def _signed(a, b):
+    kinds = types.unliteral(a), types.unliteral(b)
+    return all(isinstance(k, types.Integer) and k.signed for k in kinds)
+
+
+@overload(divide)
+def _divide(a, b):
+    if _signed(a, b):
+        return lambda a, b: _quotient_and_rest(int64(a), int64(b))[0]
+    return lambda a, b: a // b
+
+
+@overload(modulo)
+def _modulo(a, b):
+    if _signed(a, b):
+        return lambda a, b: _quotient_and_rest(int64(a), int64(b))[1]
+    return lambda a, b: a % b
+
+
+@njit(forceinline=True)
+def _quotient_and_rest(a, b):
+    divisor = float64(
+        b if b != 0 else 1
+    )  # by zero: zero, as Numba's with NumPy's rules
+    quotient = int64(float64(a) / divisor)
+    rest = a - quotient * b
+    more = int64(float64(rest) / divisor)
+    quotient += more
+    rest -= more * b
+    below = int64((rest != 0) & ((rest ^ b) < 0))
+    quotient -= below
+    rest += below * b
+    return (quotient, rest) if b != 0 else (int64(0), int64(0))

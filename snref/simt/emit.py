@@ -77,22 +77,33 @@ class Style:
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         """The lines of a statement, `inside` a run or once for the block."""
-        return ast.unparse(self.index(stmt)).splitlines()
+        return ast.unparse(self.index(stmt, inside)).splitlines()
 
     def expression(self, node: ast.expr, inside: bool) -> str:
-        return ast.unparse(self.index(node))
+        return ast.unparse(self.index(node, inside))
 
-    def index(self, node: Any) -> Any:
-        new = _Index(self.kernel, self.local).visit(copy.deepcopy(node))
+    def index(self, node: Any, inside: bool) -> Any:
+        new = _Index(self.kernel, self.local, inside).visit(copy.deepcopy(node))
         return ast.fix_missing_locations(new)
 
 
 class _Index(ast.NodeTransformer):
-    """a[i] -> a[_u(i)]; a local array's or a slot's element is its thread's."""
+    """a[i] -> a[_u(i)]; a local array's or a slot's element is its thread's.
 
-    def __init__(self, kernel: Kernel, local: set[str]):
+    In a run, division by a variable becomes one that can be done for many threads.
+    """
+
+    def __init__(self, kernel: Kernel, local: set[str], inside: bool):
         self.arrays = {*kernel.arrays, *kernel.types}
-        self.local = local
+        self.local, self.inside = local, inside
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        new = self.generic_visit(node)
+        known = isinstance(node.right, ast.Constant)  # LLVM multiplies by the inverse
+        if not self.inside or known or not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            return new
+        function = "_divide" if isinstance(node.op, ast.FloorDiv) else "_modulo"
+        return ir.call(function, node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
@@ -217,6 +228,10 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     independent = style.independent and not any(map(ir.atomic, kernel.body))
     if independent:
         yield "from snref.simt.lanes import Lanes"
+    text = "\n".join(printer.lines)
+    for n in ("divide", "modulo"):
+        if f"_{n}(" in text:
+            yield f"from snref.simt.elementary import {n} as _{n}"
     yield from style.imports
     yield from kernel.imports.values()
     yield ""

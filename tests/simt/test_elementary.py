@@ -58,6 +58,26 @@ def test_values_at_the_edges(kernel, library):
     np.testing.assert_allclose(computed(kernel, x), exact, rtol=3e-7)
 
 
+@cuda.jit
+def divisions(a, b, quotient, rest):
+    i = cuda.grid(1)
+    if i < a.size:
+        quotient[i] = a[i] // b[i]
+        rest[i] = a[i] % b[i]
+
+
+def test_division_of_integers_is_exact():
+    rng = np.random.default_rng(0)
+    sides = [[0, 1, -1, 2, 7, -7, 2**40 + 1, 2**62 + 5, 2**63 - 1, -(2**63) + 1]]
+    sides += [rng.integers(-(2**63) + 1, 2**63 - 1, 40), rng.integers(-99, 99, 40)]
+    a, b = (x.ravel() for x in np.meshgrid(*[np.concatenate(sides)] * 2))
+    a, b = a[b != 0], b[b != 0]
+    quotient, rest = np.zeros_like(a), np.zeros_like(a)
+    simt.compile(divisions)[-(-a.size // 256), 256](a, b, quotient, rest)
+    np.testing.assert_array_equal(quotient, a // b)
+    np.testing.assert_array_equal(rest, a % b)
+
+
 def test_float64_is_the_librarys():
     x = np.linspace(0.1, 20, 100)
     np.testing.assert_allclose(computed(exponentials, x), np.exp(x), rtol=1e-15)
