@@ -7,8 +7,9 @@ quicker than all before it, and does not use less, is a rung; the highest that f
 taken. So more memory never gives a slower plan, and less memory never one with a
 higher peak.
 
-Plans are compared without workspaces: tensors come first, and workspaces get what is
-left (SuperNeurons, section 3.5). To build a ladder takes as long as some twenty plans,
+Both hold for plans without workspaces, as which they are compared: tensors come first,
+and workspaces get what is left (SuperNeurons, section 3.5), which may be more below a
+lower rung. To build a ladder takes as long as some twenty plans,
 of a very deep net ten.
 """
 

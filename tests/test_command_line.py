@@ -268,6 +268,8 @@ def test_costs_may_be_measured_ones(command, tmp_path):
         ("", 2, ["VERB"]),
         ("plan alexnet --memory 1MiB", 1, ["needs", "available", "least --memory"]),
         ("plan alexnet --preset offload --host-memory 1", 1, ["--host-memory"]),
+        ("plan lenet --preset baseline --recompute cost", 2, ["need liveness"]),
+        ("plan lenet --preset baseline --transfers demand", 2, ["need liveness"]),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(command, line, code, words, tmp_path):

@@ -1,11 +1,13 @@
 """Mistakes in what users bring: modules, files, streams. One line, no traceback."""
 
+import copy
 import json
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -210,6 +212,59 @@ def test_a_file_that_is_something_else_is_refused(mistaken, raw):
     ):
         said = mistaken(*line)
         assert said.startswith("snref: wrong") and len(said) < 300, said
+
+
+def places(value, path=()):
+    """Every place in a JSON value, as keys and indices from the top."""
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list) else inner
+    for key, below in inner:
+        yield from places(below, (*path, key))
+
+
+JUNK = (None, True, 0, -1, 1, 2**63 - 1, 2**63, 10**400, 0.5, 1e308, float("inf"))
+JUNK += (float("nan"), "", "conv1", "conv1.y", "\ud800", "a\nb", [], {}, [1], {"a": 1})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_the_files_say_verify_answers_in_one_line(
+    seed, tmp_path, monkeypatch, capsys
+):
+    """60 graphs and 60 plans, each with something in it deleted, moved or replaced."""
+    monkeypatch.chdir(tmp_path)
+    random = Random(seed)
+    main(["export", "digits", "--batch", "2", "--out", "graph.json"])
+    main(["plan", "digits", "--batch", "2", "--steps", "--json", "plan.json"])
+    whole = {
+        name: json.loads(Path(name).read_text()) for name in ("graph.json", "plan.json")
+    }
+    answers = set()
+    for i in range(120):
+        files = copy.deepcopy(whole)
+        document = files["plan.json" if i % 2 else "graph.json"]
+        *above, key = random.choice([*places(document)])
+        for step in above:
+            document = document[step]
+        match random.randrange(4):
+            case 0:
+                del document[key]
+            case 1 if isinstance(document, list):
+                random.shuffle(document)
+            case 2 if isinstance(document, list):
+                document.append(document[key])
+            case _:
+                document[key] = random.choice(JUNK)
+        for name, value in files.items():
+            Path(name).write_text(json.dumps(value))
+        capsys.readouterr()
+        answers.add(code := main(["verify", "graph.json", "plan.json", "--json", "-"]))
+        said = capsys.readouterr()
+        assert said.err.count("\n") == (code > 0) and len(said.err) < 500, said.err
+        if code == 0:
+            json.loads(said.out, parse_constant=pytest.fail)
+    assert answers == {0, 1, 2}
 
 
 def test_which_file_is_meant_is_said_first(mistaken):

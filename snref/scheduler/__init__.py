@@ -51,7 +51,8 @@ Overwrite: TypeAlias = Literal["never", "gradients"]
 class Options:
     """What the scheduler may do. Bytes are bytes; None is no limit.
 
-    liveness       free at the last use; without it every tensor is held throughout
+    liveness       free at the last use; without it (preset "baseline") every tensor is
+                   held throughout, and nothing can be recomputed or copied
     recompute      which of the paper's strategies, None for no recomputation
     transfers      "none"; "offload" (convolutions, one ahead); "demand" (every
                    checkpoint, at first need); "cache" (LRU, only when room is needed)
@@ -83,6 +84,11 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} {value}: must be >= 0 bytes")
+        if not self.liveness and (self.recompute, self.transfers) != (None, "none"):
+            raise ValueError(
+                f"recompute {self.recompute!r}, transfers {self.transfers!r}: both "
+                "need liveness; without it, as in preset 'baseline', every tensor stays"
+            )
 
     @property
     def limit(self) -> int | None:

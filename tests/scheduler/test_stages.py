@@ -1,5 +1,7 @@
 """Properties of every stage, over random nets."""
 
+from dataclasses import replace
+
 import pytest
 
 from snref.net import route
@@ -206,6 +208,12 @@ def test_a_pass_that_comes_too_late_says_so_and_drops_nothing():
         recompute(again, "speed-centric")
     with pytest.raises(TypeError, match="allocated already"):
         free_dead(allocated)
+
+
+def test_what_is_held_throughout_is_neither_recomputed_nor_copied():
+    for given in {"recompute": "cost-aware"}, {"transfers": "demand"}:
+        with pytest.raises(ValueError, match="both need liveness"):
+            replace(PRESETS["baseline"], **given)
 
 
 @pytest.mark.parametrize(
