@@ -2,6 +2,10 @@
 
 The reference of the tests of whole nets; where PyTorch is not installed they are
 skipped. Layer by layer, from the settings that our own layers were declared with.
+
+Rounding decides which of two nearly equal numbers is the larger, and so which way a
+ReLU or a maximum takes; from there on gradients differ by more than rounding. The
+reference therefore goes the ways that ours went.
 """
 
 from math import prod
@@ -29,10 +33,11 @@ from snref.layers.shapes import pair, sides
 from snref.tensor import Tensor
 
 
-def torch_gradients(net, parameters, images, labels, seed, double):
+def torch_gradients(net, parameters, images, labels, taken, seed, double):
     """The loss, and the gradient by each parameter's name.
 
     parameters  arrays by name
+    taken       our activations by tensor, whose ways ReLU and maxima go
     seed        of dropout, in the first iteration
     double      in float64
     """
@@ -56,25 +61,25 @@ def torch_gradients(net, parameters, images, labels, seed, double):
             loss = torch.nn.functional.cross_entropy(xs[0].flatten(1), marks)
         else:
             own = {key: weights[t.name] for key, t in node.parameters.items()}
-            values[node.y] = _layer(torch, node, xs, own, given, seed)
+            values[node.y] = _layer(torch, node, xs, own, given, taken, seed)
     loss.backward()
     gradients = {name: weight.grad.numpy() for name, weight in weights.items()}
     return float(loss.detach()), gradients
 
 
-def _layer(torch, node, xs, own, given, seed):
+def _layer(torch, node, xs, own, given, taken, seed):
     """The output of a layer."""
     F = torch.nn.functional
     layer, (x, *_) = node.layer, xs
 
-    def padded(padding, value=0.0):
+    def padded(x, padding, value=0.0):
         top, bottom, left, right = sides(padding)
         return F.pad(x, (left, right, top, bottom), value=value)
 
     match layer:
         case Conv():
             return F.conv2d(
-                padded(layer.padding),
+                padded(x, layer.padding),
                 own["w"],
                 own.get("b"),
                 pair(layer.stride),
@@ -83,7 +88,7 @@ def _layer(torch, node, xs, own, given, seed):
         case Linear():
             return F.linear(x.flatten(1), own["w"], own.get("b"))
         case ReLU():
-            return F.relu(x)
+            return x * given(taken[node.y] > 0)
         case LRN():
             return F.local_response_norm(
                 x, layer.size, layer.alpha, layer.beta, layer.k
@@ -96,15 +101,19 @@ def _layer(torch, node, xs, own, given, seed):
         case MaxPool():
             window = pair(layer.kernel)
             stride = pair(layer.stride or layer.kernel)
-            return F.max_pool2d(padded(layer.padding, -float("inf")), window, stride)
+            least = -float("inf")
+            ours = padded(given(taken[node.x]), layer.padding, least)
+            y, at = F.max_pool2d(ours, window, stride, return_indices=True)
+            theirs = padded(x, layer.padding, least).flatten(2)
+            return theirs.gather(2, at.flatten(2)).reshape(y.shape)
         case AveragePool():
             window = pair(layer.kernel or x.shape[2:])
             stride = pair(layer.stride or window)
-            mean = F.avg_pool2d(padded(layer.padding), window, stride)
+            mean = F.avg_pool2d(padded(x, layer.padding), window, stride)
             if layer.count_padding:
                 return mean
             x = torch.ones_like(x)  # what padded() pads from here on
-            return mean / F.avg_pool2d(padded(layer.padding), window, stride)
+            return mean / F.avg_pool2d(padded(x, layer.padding), window, stride)
         case Dropout():
             return x * given(_mask(node, seed))
         case Add():
