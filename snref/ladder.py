@@ -8,9 +8,9 @@ taken. So more memory never gives a slower plan, and less memory never one with 
 higher peak.
 
 Both hold for plans without workspaces, as which they are compared: tensors come first,
-and workspaces get what is left (SuperNeurons, section 3.5), which may be more below a
-lower rung. To build a ladder takes as long as some twenty plans,
-of a very deep net ten.
+and workspaces get what is left (SuperNeurons, section 3.5), which may be more
+below a lower rung. To build a ladder takes as long as some twenty plans, of a very deep
+net ten.
 """
 
 from collections.abc import Iterator, Sequence
