@@ -95,15 +95,14 @@ def test_so_does_every_plan_under_lean_declarations(family):
     assert check_exact(FAMILIES[family](2).with_options("lean")) >= 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+RANDOM = [
+    pytest.param(seed, marks=[pytest.mark.full, *([pytest.mark.slow] * (seed < 10))])
+    for seed in range(100)
+]
+
+
+@pytest.mark.parametrize("seed", RANDOM)
 def test_every_plan_of_a_random_net_does(seed):
-    assert check_exact(random_net(seed)) >= 4
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(10, 100))
-def test_every_plan_of_many_random_nets_does(seed):
     assert check_exact(random_net(seed)) >= 4
 
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: 12",
     )
     parser.add_argument(
-        "--lr", type=positive, default=0.03, metavar="RATE", help="default: 0.03"
+        "--lr", type=positive, default=0.01, metavar="RATE", help="default: 0.01"
     )
     parser.add_argument(
         "--lr-every",

@@ -15,8 +15,8 @@ def mix(c0, c1, c2, c3, k0, k1, number):
     """A round of Philox4x32: two products of 64 bits, halves exchanged, keys added."""
     a = uint64(c0) * uint64(0xD2511F53)
     b = uint64(c2) * uint64(0xCD9E8D57)
-    key0 = uint32(k0 + number * 0x9E3779B9)
-    key1 = uint32(k1 + number * 0xBB67AE85)
+    key0 = uint32(uint64(k0) + uint64(number) * uint64(0x9E3779B9))
+    key1 = uint32(uint64(k1) + uint64(number) * uint64(0xBB67AE85))
     c0 = uint32(uint32(b >> uint64(32)) ^ c1 ^ key0)
     c2 = uint32(uint32(a >> uint64(32)) ^ c3 ^ key1)
     return c0, uint32(b), c2, uint32(a)

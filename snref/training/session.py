@@ -32,7 +32,7 @@ class Settings:
     weight_decay    added to the gradient, times the parameter
     """
 
-    learning_rate: float = 0.03
+    learning_rate: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 5e-4
     factor: float = 0.1
