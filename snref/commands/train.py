@@ -197,10 +197,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _show_plan(planned: PlannedNet) -> None:
-    from snref.simt import cache
-
     print(f"{planned.summary()}\n")
-    print(f"kernels that are not in {cache.folder()} yet are compiled now", flush=True)
+    print("the first iteration also compiles kernels, if none are cached", flush=True)
 
 
 def _failed(message: str) -> int:

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numba import cuda
-from numba.core.errors import NumbaPerformanceWarning
 from numpy.typing import NDArray
 
 from snref.device.views import viewed
@@ -58,7 +57,7 @@ class GPU:
                 "free; --memory plans for fewer"
             )
         # Small nets launch few blocks; Numba would warn of each kernel once.
-        warnings.filterwarnings("ignore", "Grid size", NumbaPerformanceWarning)
+        warnings.filterwarnings("ignore", "Grid size")
         self.slab = slab
         self.in_use = self.resident_bytes = 0
         self._memory = cuda.device_array(max(1, slab), np.uint8)
@@ -78,7 +77,8 @@ class GPU:
 
     def first(self, buffer: Buffer, shape: Shape) -> Buffer:
         """The first elements of a resident buffer, under another shape."""
-        return Buffer(buffer.array.reshape(-1)[: prod(shape)].reshape(shape))
+        flat = buffer.array.reshape(buffer.array.size)
+        return Buffer(flat[: prod(shape)].reshape(shape))
 
     def read(self, buffer: Buffer) -> Array:
         """A copy of what a buffer holds."""
