@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import cuda
 
 import snref
 from snref import checkpoint as checkpoints
@@ -114,6 +115,13 @@ def test_wrong_use_is_one_line_before_anything_is_trained(command, options, mess
     code, out, err = command(f"train digits --device cpu {options}")
     assert code == 2 and message in err and err.count("\n") == 1
     assert "epoch" not in out
+
+
+@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said_first(command):
+    code, out, err = command("train digits --device cuda")
+    assert (code, out) == (2, "")
+    assert err == "snref: no CUDA device here; snref doctor says what is missing\n"
 
 
 @pytest.mark.skipif(

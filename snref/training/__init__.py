@@ -25,7 +25,14 @@ from snref.planning import plan
 from snref.reports import PlannedNet
 from snref.tensor import Shape
 from snref.training.iteration import NotFinite, classes
-from snref.training.session import Progress, Session, Settings, Trained, open_device
+from snref.training.session import (
+    Progress,
+    Session,
+    Settings,
+    Trained,
+    open_device,
+    present,
+)
 
 __all__ = [
     "NotFinite",
@@ -91,6 +98,7 @@ def train(
     elif batch is not None and batch != net.batch:
         net = net.with_batch(batch)
     _check_kernels(net)
+    device = present(device)
     if not isinstance(data, Dataset):
         data = datasets.load(
             data or ("digits" if net.name == "digits" else "synthetic"),

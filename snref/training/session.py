@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,23 +279,31 @@ class Session:
         self.position = found.position
 
 
+def present(device: str) -> Literal["cpu", "cuda"]:
+    """Which device "cpu", "cuda" or "auto" is here. Raises ValueError if none is."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"no device {device!r}: auto, cpu, cuda")
+    if device == "cpu":
+        return "cpu"
+    from numba import cuda
+
+    if cuda.is_available():
+        return "cuda"
+    if device == "cuda":
+        raise ValueError("no CUDA device here; snref doctor says what is missing")
+    return "cpu"
+
+
 def open_device(name: str, slab: int, threads: int | None = None) -> Device:
     """The device of this name, "cpu", "cuda" or "auto", with so many bytes of slab.
 
     Raises ValueError if there is no such device here, MemoryError if it has not so
     much memory.
     """
-    if name not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"no device {name!r}: auto, cpu, cuda")
-    if name != "cpu":
-        from numba import cuda
+    if present(name) == "cuda":
+        from snref.device.cuda import GPU
 
-        if cuda.is_available():
-            from snref.device.cuda import GPU
-
-            return GPU(slab)
-        if name == "cuda":
-            raise ValueError("no CUDA device here; snref doctor says what is missing")
+        return GPU(slab)
     from snref.device.cpu import CPU
 
     return CPU(slab, threads)
