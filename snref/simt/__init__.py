@@ -7,17 +7,37 @@
     simt.profile(kernel)[grid, block](*arrays)      # count what a GPU would do, by line
     print(simt.show(kernel, block, *arrays))        # the text that is compiled
 
-The compiler is seven small stages, each a function from a value to a value:
+The compiler is seven small stages, each a function from a value to a value. They hand
+each other what `ir` defines: kernels, trees, and Python's own syntax trees in them.
 
-    front     a Python function -> a kernel in plain names
-    webs      one name for each independent value
-    uniform   what all threads of a block agree on
-    lockstep  divergent control flow that they can walk together
-    split     the statements of a thread -> the tree of a block
-    storage   where each thread's variables live
-    emit      the tree -> the text of a module for Numba
+    1  front     a Python function -> a kernel in plain names (a folder of small files)
+    2  webs      one name for each independent value
+    3  uniform   what all threads of a block agree on
+    4  lockstep  divergent control flow that they can walk together
+    5  split     the statements of a thread -> the tree of a block
+    6  storage   where each thread's variables live
+    7  emit      the tree -> the text of a module for Numba, with the help of
+         style     how an access of an array is printed
+         frame     the arrays of a block: shared, local, and slots of the threads
+         guards    `if i < n` as the bound of the loop over threads
+         infer     the types of the variables, from Numba's own type inference
 
-`simt.show(kernel, block, *arrays, stage="webs")` prints what a stage makes.
+`simt.show(kernel, block, *arrays, stage="webs")` prints what a stage makes. To run it:
+
+    run          the stages in a row; launches, shared out among workers
+    cache        generated modules on disk, found again by all they are made from
+    runtime      what the generated text calls: arrays in a frame, atomics, shuffles
+    elementary   exp, log and integer division for many threads at once
+    lanes        the promise to LLVM that the threads of a run are independent
+
+Two more styles print the same tree with accesses that are looked at:
+
+    stamps, checks      check mode: the text, and what it calls
+    profile, recorder   the profile: the text, and what it calls
+
+`python -m snref.simt program.py` (`__main__`) runs a whole program that knows nothing
+of this package; `drop_in` is what it finds in place of `numba.cuda`, and `NAMES.md`
+says of each name there whether it runs, differs or is refused.
 """
 
 from __future__ import annotations
@@ -54,6 +74,10 @@ def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
     Finds races within a block and between blocks, indices outside an array (negative
     ones, too), and reads of shared and local arrays before anything was written there;
     also of the parameters named in `outputs`, which are taken to hold nothing yet.
+
+    Nothing orders blocks here, fences and atomics included. So the pattern in which the
+    last block to count itself in an atomic counter reads what the others wrote before
+    a `threadfence` is reported as a race, which it is not: check its two halves apart.
 
     Raises KernelError at the first mistake: file and line, the element, both accesses
     with their source lines, thread and block.

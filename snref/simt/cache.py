@@ -63,7 +63,7 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 @cache
 def _compiler() -> str:
     """The compiler's own source: another version writes other modules."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = sorted(Path(__file__).parent.rglob("*.py"))
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -17,8 +17,8 @@ from numba import int64, njit
 
 from snref.simt.runtime import u
 
-SITE, EPOCH, BLOCK = 11, 21, 43  # the lowest bit of each field
-MANY, ATOMIC = 2047, 2046  # instead of a thread: several of them; an atomic operation
+SITE, EPOCH, BLOCK = 12, 22, 44  # the lowest bit of each field; below them:
+THREAD, ATOMIC, MANY = 1023, 1024, 2048  # its number; it is atomic; several threads
 OTHERS = 1 << 62  # of a read stamp: another block has read it, too
 GIVEN, NEVER = 0, -1  # instead of a write stamp: by the host; not at all
 BOUNDS, UNSET, RAW, WAW, WAR = 1, 2, 3, 4, 5
@@ -91,7 +91,7 @@ def note(report, kind, me, other, array, at):
 def clash(was, me):
     """Are these accesses of different threads of a block in one epoch?"""
     apart = was ^ me
-    return (apart >> EPOCH == 0) & (apart & MANY != 0)
+    return (apart >> EPOCH == 0) & (apart & (THREAD | MANY) != 0)
 
 
 @njit(forceinline=True)
@@ -129,7 +129,7 @@ def wrote(tags, at, me, first, array, report):
     if foreign | clash(last, me):
         note(report, int64(WAR), me, last, array, at)
     foreign = (not private) & (was > 0) & (was < first)
-    if (foreign | clash(was, me)) and was & me & MANY != ATOMIC:
+    if (foreign | clash(was, me)) and was & me & ATOMIC == 0:
         note(report, int64(WAW), me, was, array, at)
     tags[u(at), 0] = me
     return at
@@ -137,7 +137,24 @@ def wrote(tags, at, me, first, array, report):
 
 @njit
 def changed(tags, at, me, first, array, report):
-    """Check and note an atomic operation; may it take place?"""
-    if at >= 0 and (tags[at, 0] == NEVER or (array & 1 and tags[at, 0] < first)):
+    """Check and note an atomic operation; may it take place?
+
+    The stamp it leaves is that of the access which clashes with more: the thread's own
+    plain write stays, and atomics of others make it one of several threads.
+    """
+    me = me | ATOMIC
+    if at < 0:
+        return wrote(tags, at, me, first, array, report) >= 0
+    private = array & 1 == 1
+    was = tags[at, 0]
+    if was == NEVER or (private and was < first):
         note(report, int64(UNSET), me, me, array, at)
-    return wrote(tags, at, me & ~MANY | ATOMIC, first, array, report) >= 0
+    wrote(tags, at, me, first, array, report)
+    if (was ^ me) >> EPOCH == 0:  # since the last barrier of this block
+        if was & ATOMIC == 0:
+            tags[at, 0] = was
+        elif clash(was, me):
+            tags[at, 0] = me | MANY
+    elif not private and was & ATOMIC and (was < first or was & MANY):
+        tags[at, 0] = me | MANY  # no barrier orders other blocks
+    return True

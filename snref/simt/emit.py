@@ -16,7 +16,6 @@ blocks of 32 threads, a tree and what is printed for it:
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,170 +23,15 @@ from math import prod
 from typing import Any
 
 from snref.simt import ir
+from snref.simt.frame import Frame
 from snref.simt.guards import bounded, integers
 from snref.simt.ir import LOOPS, Control, Kernel, Run, Scalar, Tree
 from snref.simt.storage import Plan, Storage
+from snref.simt.style import Style, slot
 
-STACK_LIMIT = 256 * 1024  # bytes: a larger frame lives in the worker's arena
 ROW_ACCUMULATORS = 32  # a thread's local elements that still fit the registers of a row
 NJIT = '@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})'
 LANES = NJIT.replace(")", ", pipeline_class=Lanes)")  # threads of a run: independent
-
-
-def slot(variable: str) -> str:
-    """The array that keeps a variable of every thread."""
-    return f"{variable}_of"
-
-
-class Style:
-    """How accesses are printed: compiled kernels do them without a check.
-
-    Check mode and the profiler print the same tree with accesses of their own.
-    """
-
-    rows = True  # may a row of threads go through a whole nest of loops?
-    independent = True  # is one thread's access of an element no other's business?
-    exact = False  # must each thread do the loads that all threads share?
-    imports: Sequence[str] = ()
-    parameters: Sequence[str] = ()
-
-    def __init__(self, kernel: Kernel, store: Storage):
-        self.kernel, self.store = kernel, store
-        self.local = {n for n, a in kernel.arrays.items() if a.space == "local"}
-
-    def once(self) -> list[str]:
-        """Lines before the first block."""
-        return []
-
-    def prologue(self) -> list[str]:
-        """Lines at the start of each block."""
-        return []
-
-    def barrier(self) -> list[str]:
-        """Lines in place of syncthreads."""
-        return []
-
-    def after_run(self) -> list[str]:
-        """Lines after the threads' loop of a run."""
-        return []
-
-    def facts(self) -> dict[str, Any]:
-        """What the launch needs to know about the printed text."""
-        return {}
-
-    def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
-        """The lines of a statement, `inside` a run or once for the block."""
-        return ast.unparse(self.index(stmt, inside)).splitlines()
-
-    def expression(self, node: ast.expr, inside: bool) -> str:
-        return ast.unparse(self.index(node, inside))
-
-    def index(self, node: Any, inside: bool) -> Any:
-        new = _Index(self.kernel, self.local, inside).visit(copy.deepcopy(node))
-        return ast.fix_missing_locations(new)
-
-
-class _Index(ast.NodeTransformer):
-    """a[i] -> a[_u(i)]; a local array's or a slot's element is its thread's.
-
-    In a run, division by a variable becomes one that can be done for many threads.
-    """
-
-    def __init__(self, kernel: Kernel, local: set[str], inside: bool):
-        self.arrays = {*kernel.arrays, *kernel.types}
-        self.local, self.inside = local, inside
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        new = self.generic_visit(node)
-        known = isinstance(node.right, ast.Constant)  # LLVM multiplies by the inverse
-        if not self.inside or known or not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
-            return new
-        function = "_divide" if isinstance(node.op, ast.FloorDiv) else "_modulo"
-        return ir.call(function, node.left, node.right)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
-            return self.generic_visit(node)
-        place = self.visit(node.slice)
-        places = place.elts if isinstance(place, ast.Tuple) else [place]
-        places = [_unsigned(p) for p in places]
-        if node.value.id in self.local:
-            places.append(ir.name("_t"))
-        inside = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
-        return ast.Subscript(node.value, inside, node.ctx)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in self.local:  # a whole array, as an argument
-            return ir.expression(f"{node.id}[..., _t]")
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        return expand_slots(self, node) or self.generic_visit(node)
-
-
-def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:
-    """SLOT and VOTE as accesses to the arrays behind the variables."""
-    match node:
-        case ast.Call(ast.Name(ir.SLOT), [ast.Name(v), i]):
-            place = _unsigned(visitor.visit(i))
-            return ast.Subscript(ir.name(slot(v)), place, ast.Load())
-        case ast.Call(ast.Name(ir.VOTE), [how, ast.Name(v), ast.Name(here), mask, t]):
-            given = [ir.name(slot(v)), ir.name(slot(here))]
-            return ast.Call(how, [*given, visitor.visit(mask), visitor.visit(t)], [])
-    return None
-
-
-def _unsigned(place: ast.expr) -> ast.expr:
-    if isinstance(place, (ast.Constant, ast.Slice)):
-        return place
-    return ir.call("_u", place)
-
-
-# ----------------------------------------------------------------- the frame of a block
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The arrays of a block: shared, local (one copy a thread) and slots."""
-
-    arrays: Mapping[str, tuple[tuple[int, ...], Any]]
-    views: Mapping[str, tuple[tuple[int, ...], Any]]  # of the dynamic buffer
-    dynamic: int
-
-    @classmethod
-    def of(cls, kernel: Kernel, dtypes: Mapping[str, Any]) -> Frame:
-        arrays: dict[str, Any] = {}
-        views: dict[str, Any] = {}
-        for n, a in kernel.arrays.items():
-            if a.space == "dynamic":
-                views[n] = (a.shape, a.dtype)
-            else:
-                threads = (kernel.threads,) if a.space == "local" else ()
-                arrays[n] = ((*a.shape, *threads), a.dtype)
-        for v, dtype in dtypes.items():
-            arrays[slot(v)] = ((kernel.threads,), dtype)
-        return cls(arrays, views, kernel.dynamic if views else 0)
-
-    def offsets(self) -> dict[str, int]:
-        """Where each array lies in an arena, in bytes."""
-        place, found = 0, {}
-        for n, (shape, dtype) in self.arrays.items():
-            found[n] = place
-            place += -(-prod(shape) * ir.itemsize(dtype) // 64) * 64
-        found[""] = place
-        return found
-
-    @property
-    def bytes(self) -> int:
-        return self.offsets()[""]
-
-    @property
-    def large(self) -> bool:
-        """Too large for the stack of a thread?"""
-        return self.bytes > STACK_LIMIT
-
-
-# ------------------------------------------------------------------ the text
 
 
 def emit(
@@ -381,16 +225,9 @@ class _Printer:
             inner = self.loops("x", row)
         lines = self.thread(run, plan)
         if any(re.search(r"\b_t\b", line) for line in lines):
-            self.put(inner, f"_t = {self.number()}")
+            self.put(inner, f"_t = {ir.thread_number(self.kernel.block)}")
         self.put(inner, *lines)
         self.put(depth, *self.style.after_run())
-
-    def number(self) -> str:
-        bx, by, bz = self.kernel.block
-        terms = [f"threadIdx_z * {bx * by}"] if bz > 1 else []
-        terms += [f"threadIdx_y * {bx}"] if by > 1 else []
-        terms += ["threadIdx_x"] if bx > 1 else []
-        return " + ".join(terms) or "0"
 
     def thread(self, run: Run, plan: Plan) -> list[str]:
         """What one thread does in a run."""

@@ -93,10 +93,10 @@ class Kernel:
 
     def place(self, line: int) -> str:
         """`file.py:LINE` of a line number as the statements carry it."""
-        return f"{Path(self.files[line // FILE]).name}:{line % FILE}"
+        return _place(self.files, line)
 
     def error(self, line: int, text: str) -> KernelError:
-        return KernelError(f"{self.place(line)}: {self.name}: {text}")
+        return located(self.files, line, self.name, text)
 
     def with_body(self, body: Iterable[ast.stmt], **changes: Any) -> Kernel:
         return replace(self, body=tuple(body), **changes)
@@ -108,6 +108,15 @@ class Kernel:
             for name, a in self.arrays.items()
         ]
         return "\n".join([head, *arrays, *text(self.body, 1)]) + "\n"
+
+
+def located(files: Sequence[str], line: int, kernel: str, text: str) -> KernelError:
+    """The error to raise for a problem at this line."""
+    return KernelError(f"{_place(files, line)}: {kernel}: {text}")
+
+
+def _place(files: Sequence[str], line: int) -> str:
+    return f"{Path(files[line // FILE]).name}:{line % FILE}"
 
 
 def itemsize(dtype: Any) -> int:
@@ -197,6 +206,19 @@ def expression(source: str) -> ast.expr:
         for place in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
             part.__dict__.pop(place, None)
     return node
+
+
+def thread_number(block: tuple[int, int, int]) -> str:
+    """The number of a thread in its block, as text.
+
+    >>> thread_number((16, 4, 1))
+    'threadIdx_y * 16 + threadIdx_x'
+    """
+    bx, by, bz = block
+    terms = [f"threadIdx_z * {bx * by}"] if bz > 1 else []
+    terms += [f"threadIdx_y * {bx}"] if by > 1 else []
+    terms += ["threadIdx_x"] if bx > 1 else []
+    return " + ".join(terms) or "0"
 
 
 def call(function: str, *args: ast.expr) -> ast.Call:

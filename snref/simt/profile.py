@@ -25,11 +25,11 @@ import numba
 import numpy as np
 
 from snref.simt import ir
-from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel
 from snref.simt.recorder import BRANCH, LOAD, ROUNDS, SECTOR, SHARED, STORE
 from snref.simt.run import Compiled, Three
 from snref.simt.storage import Storage
+from snref.simt.style import Style, expand_slots
 
 _FLOPS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 

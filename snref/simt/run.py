@@ -15,13 +15,14 @@ import numba
 import numpy as np
 
 from snref.simt import cache
-from snref.simt.emit import Style, emit
+from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.infer import infer
 from snref.simt.ir import KernelError, listing
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
 from snref.simt.storage import storage
+from snref.simt.style import Style
 from snref.simt.uniform import uniform
 from snref.simt.webs import webs
 

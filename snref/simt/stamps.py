@@ -3,12 +3,14 @@
 Each element of each array carries two stamps: of its last write and of its last read.
 A stamp packs when and by whom, the most significant bits first:
 
-    block + 1 (19 bits)   epoch (22 bits)   site (10 bits)   thread (11 bits)
+    block + 1 (18 bits)   epoch (22 bits)   site (10 bits)   thread (12 bits)
 
 The epoch counts the barriers that the block has passed, the site is the place in the
 kernel's text. Two accesses of an element, one of them a write, race if they come from
 different threads of a block in one epoch, or from different blocks: a barrier orders
 the threads of one block, and nothing orders blocks. Atomics do not race with atomics.
+Besides its number (10 bits), the thread's field says whether the access is atomic, and
+whether other threads accessed the element likewise since the barrier.
 
 So one run in one order finds a race in any order: it does not have to happen.
 """
@@ -40,14 +42,15 @@ from snref.simt.checks import (
     NEVER,
     RAW,
     SITE,
+    THREAD,
     UNSET,
     WAR,
     WAW,
 )
-from snref.simt.emit import Style, expand_slots
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.run import Compiled, Module, Three
 from snref.simt.storage import Storage
+from snref.simt.style import Style, expand_slots
 
 # ------------------------------------------------------------------ the text
 
@@ -239,8 +242,9 @@ class Check(Compiled):
     def launch(
         self, grid: Three, block: Three, dynamic: int, arguments: Sequence[Any]
     ) -> None:
-        if prod(grid) >= 1 << (62 - BLOCK):
-            raise ValueError(f"check mode runs up to 524286 blocks, not {prod(grid)}")
+        most = (1 << (62 - BLOCK)) - 1
+        if prod(grid) > most:
+            raise ValueError(f"check mode runs up to {most} blocks, not {prod(grid)}")
         module = self.module(block, dynamic, arguments)
         names = list(inspect.signature(self.function).parameters)
         given = dict(zip(names, arguments, strict=False))
@@ -318,13 +322,12 @@ def _site(stamp: int) -> int:
 
 def _who(stamp: int, block: Three, grid: Three) -> tuple[str, str]:
     """The thread and the block of a stamp, in words."""
-    thread, b = stamp & MANY, (stamp >> BLOCK & (1 << (62 - BLOCK)) - 1) - 1
-    if thread == MANY:
+    b = (stamp >> BLOCK & (1 << (62 - BLOCK)) - 1) - 1
+    who = f"thread {_index(stamp & THREAD, block)}"
+    if stamp & MANY:
         who = "several threads"
-    elif thread == ATOMIC:
-        who = "an atomic operation"
-    else:
-        who = f"thread {_index(thread, block)}"
+    if stamp & ATOMIC:
+        who = f"an atomic operation of {who}"
     return who, _index(b, grid)
 
 

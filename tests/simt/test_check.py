@@ -4,13 +4,29 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import cuda
 
 from snref import simt
 
 from . import wrong
 
 KERNELS = list(wrong.CASES)
+
+
+@cuda.jit
+def own_atomics(a, out):
+    t = cuda.threadIdx.x
+    cuda.atomic.add(out, t, a[t])
+    out[t] *= 2
+    cuda.atomic.sub(out, t, a[t])
+    cuda.syncthreads()
+    cuda.atomic.add(out, 0, 1)
+    cuda.syncthreads()
+    a[t] = out[0]
+
+
 NAMES = [k.py_func.__name__ for k in KERNELS]
 LINES = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
 
@@ -50,3 +66,12 @@ def test_a_wrong_kernel_is_refused_at_its_line(kernel):
     for other in re.findall(r"in line (\d+) by", message):
         assert int(other) in at_fault
         assert f"{other}: {LINES[int(other) - 1].strip()}" in message
+
+
+def test_a_threads_own_atomics_and_plain_accesses_are_in_order():
+    a, out = wrong.arguments()
+    expected = a.copy()
+    expected[0] += 64
+    simt.check(own_atomics)[1, 64](a, out)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(a, expected[0])

@@ -121,6 +121,29 @@ def atomic_and_plain(a, out):
 
 
 @cuda.jit
+def atomic_after_a_plain_write(a, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        out[0] = 1  # wrong too
+    cuda.atomic.add(out, 0, a[t])  # wrong
+
+
+@cuda.jit
+def atomics_of_two_threads_and_a_read(a, out):
+    t = cuda.threadIdx.x
+    cuda.atomic.add(out, t // 2, a[t])  # wrong
+    a[t] = out[t // 2]  # wrong too
+
+
+@cuda.jit
+def atomics_of_two_blocks_and_a_read(a, out):
+    t = cuda.threadIdx.x
+    cuda.atomic.add(out, t, a[t])  # wrong too
+    if cuda.blockIdx.x == 1:
+        a[t] = out[t]  # wrong
+
+
+@cuda.jit
 def uninitialised_tile(a, out):
     s = cuda.shared.array(N, float32)
     t = cuda.threadIdx.x
@@ -303,7 +326,10 @@ CASES = {
     two_blocks_one_place: (2, 32, "nothing orders blocks", ()),
     block_reads_what_another_writes: (2, 32, "nothing orders blocks", ()),
     block_overwrites_what_another_reads: (2, 32, "nothing orders blocks", ()),
-    atomic_and_plain: (1, 32, "by an atomic operation", ()),
+    atomic_and_plain: (1, 32, "(here: an atomic operation of thread 1", ()),
+    atomic_after_a_plain_write: (1, 32, "also in line", ()),
+    atomics_of_two_threads_and_a_read: (1, 32, "no barrier between", ()),
+    atomics_of_two_blocks_and_a_read: (2, 32, "by an atomic operation", ()),
     uninitialised_tile: (1, N, "before anything was written", ()),
     uninitialised_halo: (1, N, "before anything was written", ()),
     uninitialised_accumulator: (1, N, "before anything was written", ()),

@@ -21,7 +21,11 @@ Vectors = dict[str, dict[str, str]]  # variable -> component -> its own variable
 
 
 def layout(called: str) -> tuple[str, int] | None:
-    """`float2` -> ("float32", 2): type and number of components; None if no vector."""
+    """The type and number of components of a vector type; None if it is none.
+
+    >>> layout("float2"), layout("grid")
+    (('float32', 2), None)
+    """
     full = getattr(getattr(cuda, called, None), "__name__", "")
     found = re.fullmatch(r"((?:u?int|float)\d+)x([1-4])", full)
     return (found[1], int(found[2])) if found else None

@@ -23,7 +23,7 @@ ATOMICS = {
     *("add", "sub", "max", "min", "nanmax", "nanmin", "and_", "or_", "xor"),
     *("inc", "dec", "exch", "cas", "compare_and_swap"),
 }
-PLAIN = {n: n for n in ("popc", "brev", "clz", "ffs", "fma", "cbrt")}
+PLAIN = {"popc", "brev", "clz", "ffs", "fma", "cbrt"}  # functions of one thread
 _SHUFFLES = {
     "shfl_sync": "shuffle",
     "shfl_up_sync": "shuffle_up",
@@ -46,7 +46,6 @@ Lowered = tuple[list[ast.stmt], ast.expr, list[str]]
 def lower(
     called: str,
     args: Sequence[ast.expr],
-    thread: str,
     fresh: Callable[[str], str],
     block: tuple[int, int, int],
 ) -> Lowered | None:
@@ -55,6 +54,7 @@ def lower(
     None if `cuda.<called>` is no operation of this kind.
     """
     cut = ast.Expr(call(ir.CUT))
+    thread = ir.thread_number(block)
     number, threads = expression(thread), ast.Constant(prod(block))
     if called == "lanemask_lt":
         return [], expression(f"(1 << ({thread}) % {SIZE}) - 1"), []

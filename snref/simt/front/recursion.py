@@ -20,7 +20,7 @@ from snref.simt import ir
 
 
 class Function(Protocol):
-    """What the front end knows of a function: see `front`."""
+    """What it takes to know of a function: see `inline`, which knows it."""
 
     tree: ast.FunctionDef
 

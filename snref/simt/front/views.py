@@ -64,6 +64,26 @@ def _plus(start: ast.expr, place: ast.expr) -> ast.expr:
     return ast.BinOp(copy.deepcopy(start), ast.Add(), place)
 
 
+def held(node: ast.expr, views: Mapping[str, View]) -> View | None:
+    """The view that a name stands for; None if it is none."""
+    return views.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def element(
+    base: ast.expr, place: ast.expr, ctx: ast.expr_context, views: Mapping[str, View]
+) -> ast.expr:
+    """An element of an array, of what a view is of, or of a tuple."""
+    if isinstance(base, ast.Tuple) and isinstance(place, ast.Constant):
+        return base.elts[place.value]  # type: ignore[index]
+    view = held(base, views)
+    if view is None:
+        return ast.Subscript(base, place, ctx)
+    given = place.elts if isinstance(place, ast.Tuple) else [place]
+    whole = ast.Tuple(view.element(given), ast.Load())
+    inside = whole.elts[0] if len(whole.elts) == 1 else whole
+    return ast.Subscript(ir.name(view.array), inside, ctx)
+
+
 def view_of(
     node: ast.expr,
     ndim: Mapping[str, int],

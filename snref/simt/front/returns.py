@@ -1,4 +1,4 @@
-"""Stage 0 of the front: a function's body without `return`.
+"""A function's body without `return`: what follows becomes nested.
 
     if i >= n:                    if not i >= n:
         return            ->          c[i] = a[i]

@@ -1,0 +1,64 @@
+"""Declarations: shared and local arrays are the kernel's, constant ones its arguments.
+
+s = cuda.shared.array((T, T), float32)    ->    shared s: float32[16, 16]
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numba
+import numpy as np
+from numba.np import numpy_support
+
+from snref.simt import ir
+from snref.simt.front.expressions import Expressions
+from snref.simt.ir import Array, name
+
+
+class Arrays(Expressions):
+    """Translates what makes an array."""
+
+    def declare(self, target: ast.Name, value: ast.expr) -> bool:
+        """`s = cuda.shared.array(shape, dtype)` becomes an array of the kernel.
+
+        Returns False if the value is no such call.
+        """
+        called = self.cuda_name(value.func) if isinstance(value, ast.Call) else None
+        if called not in ("shared.array", "local.array"):
+            return False
+        assert isinstance(value, ast.Call)
+        given = dict(zip(("shape", "dtype"), value.args, strict=False))
+        given |= {k.arg: k.value for k in value.keywords if k.arg}
+        if not {"shape", "dtype"} <= set(given):
+            raise self.fail(value, f"cuda.{called} takes a shape and a dtype")
+        try:
+            shape = ast.literal_eval(self.expr(given["shape"]))
+        except ValueError:
+            raise self.fail(
+                value,
+                f"the shape of a {called.split('.')[0]} array must be constant: a "
+                "number, a global or a closure variable",
+            ) from None
+        dtype = self.object(given["dtype"])
+        if not isinstance(dtype, numba.types.Type):
+            dtype = numpy_support.from_dtype(np.dtype(dtype))
+        space: Any = called.split(".")[0]
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        if space == "shared" and shape == (0,):
+            space, shape = "dynamic", (self.unit.dynamic // ir.itemsize(dtype),)
+        renamed = self.rename.get(target.id)
+        new = renamed.id if isinstance(renamed, ast.Name) else target.id
+        if new in self.unit.arrays:
+            raise self.fail(value, f"{target.id} is declared twice")
+        self.unit.arrays[new] = Array(space, shape, dtype, value.lineno)
+        self.unit.ndim[new] = len(shape)
+        return True
+
+    def constant_array(self, node: ast.Call) -> ast.expr:
+        """`cuda.const.array_like(TABLE)` is the global array itself."""
+        values = self.object(node.args[0])
+        if not isinstance(values, np.ndarray):
+            raise self.fail(node, "const.array_like takes a global NumPy array")
+        return name(self.constant(values, ast.unparse(node.args[0])))

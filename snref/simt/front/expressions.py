@@ -1,0 +1,211 @@
+"""Expressions: operands from left to right, and statements that must come first.
+
+c[i] = a[i] + f(i)                    _left1 = a[i]
+                              ->      ... the statements of f, into _result ...
+                                      c[i] = _left1 + _result
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+from snref.simt import ir
+from snref.simt.front import vectors, views, warps
+from snref.simt.front.scope import Scope
+from snref.simt.front.unit import Unit
+from snref.simt.ir import assign, at, expression, name
+
+_OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
+
+
+class Expressions(Scope):
+    """Translates expressions; `before` collects the statements that they need."""
+
+    def __init__(self, function: Any, unit: Unit):
+        super().__init__(function, unit)
+        self.before: list[ast.stmt] = []
+
+    def expr(self, node: ast.expr) -> ast.expr:
+        """The expression in plain names; what must come first goes to `before`."""
+        new: ast.expr = at(self.translate(node), getattr(node, "lineno", 0))
+        return new
+
+    def translate(self, node: ast.expr) -> ast.expr:
+        """The expression in plain names, its new parts without a line number."""
+        match node:
+            case ast.Constant():
+                return node
+            case ast.Name(id, ctx):
+                if id in self.rename:
+                    new = copy.deepcopy(self.rename[id])
+                    if isinstance(new, ast.Name):
+                        new.ctx = ctx
+                    return new
+                if id in self.locals:
+                    return name(id, isinstance(ctx, ast.Store))
+                known = self.value(node)
+                if known is None:
+                    raise self.unknown(node)
+                return known
+            case ast.Attribute():
+                return self.attribute(node)
+            case ast.Call():
+                return self.call(node)
+            case ast.IfExp() | ast.BoolOp():
+                return self.short_circuit(node)
+            case ast.Subscript(value, index, ctx):
+                base, place = self.sequence([value, index])
+                self.no_negative(node, base, place)
+                return views.element(base, place, ctx, self.unit.views)
+            case _ if isinstance(node, _OPERATORS):
+                return _fold(self.generic(node))
+        raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
+
+    def call(self, node: ast.Call) -> ast.expr:
+        raise NotImplementedError("see calls")
+
+    def generic(self, node: ast.expr) -> ast.expr:
+        """The node with its operands translated."""
+        new = copy.copy(node)
+        spots = [
+            (field, i)
+            for field, value in ast.iter_fields(node)
+            for i in (range(len(value)) if isinstance(value, list) else [None])
+            if isinstance(value if i is None else value[i], ast.expr)
+        ]
+        old = [getattr(node, f) if i is None else getattr(node, f)[i] for f, i in spots]
+        for (field, i), operand in zip(spots, self.sequence(old), strict=True):
+            if i is None:
+                setattr(new, field, operand)
+            else:
+                values = list(getattr(new, field))
+                values[i] = operand
+                setattr(new, field, values)
+        return new
+
+    def sequence(self, nodes: Iterable[ast.expr]) -> list[ast.expr]:
+        """Operands from left to right. If one needs statements, those left of it that
+        read memory are computed first, as Python would."""
+        done: list[ast.expr] = []
+        for node in nodes:
+            start = len(self.before)
+            value = self.expr(node)
+            if len(self.before) > start:
+                for i, earlier in enumerate(done):
+                    if ir.loads(earlier):
+                        spilled = self.unit.fresh("left")
+                        line = getattr(node, "lineno", 0)
+                        self.before.insert(start, assign(spilled, earlier, line))
+                        done[i] = at(name(spilled), line)
+                        start += 1
+            done.append(value)
+        return done
+
+    def apart(self, node: ast.expr) -> tuple[list[ast.stmt], ast.expr]:
+        """An expression, and the statements it needs, kept out of `before`."""
+        outer, self.before = self.before, []
+        value = self.expr(node)
+        needed, self.before = self.before, outer
+        return needed, value
+
+    def short_circuit(self, node: ast.IfExp | ast.BoolOp) -> ast.expr:
+        """`a if c else b`, `a and b`: with statements in a branch, an `if`."""
+        first, *others = (
+            [node.test, node.body, node.orelse]
+            if isinstance(node, ast.IfExp)
+            else node.values
+        )
+        test = self.expr(first)
+        branches = [self.apart(e) for e in others]
+        if not any(needed for needed, _ in branches):
+            values = [v for _, v in branches]
+            if isinstance(node, ast.BoolOp):
+                return ast.BoolOp(node.op, [test, *values])
+            if isinstance(test, ast.Constant):
+                return values[0 if test.value else 1]
+            return ast.IfExp(test, *values)
+        line, result = node.lineno, self.unit.fresh("either")
+        if isinstance(node, ast.IfExp):
+            both = [
+                [*needed, assign(result, value, line)] for needed, value in branches
+            ]
+            self.before.append(at(ast.If(test, *both), line))
+            return name(result)
+        self.before.append(assign(result, test, line))
+        for needed, value in branches:
+            go_on: ast.expr = name(result)
+            if isinstance(node.op, ast.Or):
+                go_on = ast.UnaryOp(ast.Not(), go_on)
+            self.before.append(
+                at(ast.If(go_on, [*needed, assign(result, value, line)], []), line)
+            )
+        return name(result)
+
+    def attribute(self, node: ast.Attribute) -> ast.expr:
+        """`cuda.threadIdx.x`, a module's constant, `a.shape`, a vector's `v.x`."""
+        base = self.cuda_name(node.value)
+        if base == "threadIdx" and node.attr in ir.AXES:
+            return self.unit.thread_index(node.attr)
+        if base in ("blockIdx", "gridDim") and node.attr in ir.AXES:
+            return name(f"{base}_{node.attr}")
+        if base == "blockDim" and node.attr in ir.AXES:
+            return ast.Constant(self.unit.block[ir.AXES.index(node.attr)])
+        match self.cuda_name(node):
+            case "laneid":
+                thread = ir.thread_number(self.unit.block)
+                return expression(f"({thread}) % {warps.SIZE}")
+            case "warpsize":
+                return ast.Constant(warps.SIZE)
+        known = self.value(node)
+        if known is not None:
+            return known
+        if self.object(node) is not None:
+            raise self.unknown(node)
+        value = self.expr(node.value)
+        view = views.held(value, self.unit.views)
+        if view is not None and node.attr == "shape":
+            return ast.Tuple(view.sizes(), ast.Load())
+        if view is not None and node.attr == "size":
+            return reduce(lambda n, m: ast.BinOp(n, ast.Mult(), m), view.sizes())
+        part = vectors.component(value, node.attr, self.unit.vectors)
+        return part or ast.Attribute(value, node.attr, node.ctx)
+
+    def no_negative(self, node: ast.Subscript, base: ast.expr, place: ast.expr) -> None:
+        """Refuse a[-1]: from `emit` on an index is unsigned and nothing can tell."""
+        if not isinstance(base, ast.Name) or base.id not in self.unit.ndim:
+            return
+        for part in place.elts if isinstance(place, ast.Tuple) else [place]:
+            number = part.value if isinstance(part, ast.Constant) else None
+            if isinstance(number, int) and number < 0:
+                raise self.fail(
+                    node,
+                    f"negative index in {ast.unparse(node)}: CUDA reads what lies "
+                    "before the array; count from its shape",
+                )
+
+
+def _fold(node: ast.expr) -> ast.expr:
+    """Compute what is made of constants only.
+
+    >>> [ast.unparse(_fold(expression(e))) for e in ("4 * 16", "n * 2")]
+    ['64', 'n * 2']
+    """
+    operands: dict[type, Callable[[Any], list[ast.expr]]] = {
+        ast.BinOp: lambda n: [n.left, n.right],
+        ast.UnaryOp: lambda n: [n.operand],
+        ast.Compare: lambda n: [n.left, *n.comparators],
+    }
+    if type(node) not in operands:
+        return node
+    parts = operands[type(node)](node)
+    if not all(isinstance(p, ast.Constant) for p in parts):
+        return node
+    try:
+        code = compile(ast.Expression(at(copy.deepcopy(node), 1)), "", "eval")
+        return ast.Constant(eval(code, {"__builtins__": {}}))
+    except (ArithmeticError, TypeError, ValueError):
+        return node

@@ -1,0 +1,164 @@
+"""The source of a function, and what the global names in it stand for.
+
+FACTOR, np.pi           ->   3, 3.141592653589793     numbers as they are now
+TABLE                   ->   _TABLE1                  an array: an argument more
+float32, np.float32     ->   float32                  a Numba type
+cuda.threadIdx, grid    ->   "threadIdx", "grid"      whatever it was imported as
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+import textwrap
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba import cuda
+from numba.np import numpy_support
+
+from snref.simt import ir
+from snref.simt.front.returns import without_returns
+from snref.simt.front.unit import Unit
+from snref.simt.ir import KernelError, expression, name
+
+
+def python_function(kernel: Any) -> Any:
+    """The Python function behind a `@cuda.jit` dispatcher, or the function itself."""
+    return getattr(kernel, "py_func", kernel)
+
+
+def is_device_function(o: Any) -> bool:
+    """A function written in Python: `@cuda.jit(device=True)` or a plain one."""
+    return isinstance(python_function(o), FunctionType) and id(o) not in _CUDA
+
+
+def _cuda_names() -> dict[int, str]:
+    """The object behind each name of `numba.cuda` that a kernel may use, and the name.
+
+    Looked up by object: a kernel may have written `from numba.cuda import grid as g`.
+    """
+    spaces = ("atomic", "shared", "local", "const", "libdevice", "cg", "fp16")
+    known: dict[int, str] = {}
+    for space in ("", *spaces):
+        inside = getattr(cuda, space, None) if space else cuda
+        for n in dir(inside) if inside is not None else ():
+            if not n.startswith("_") and not isinstance(
+                getattr(inside, n), (ModuleType, int, str, numba.types.Type)
+            ):
+                known.setdefault(id(getattr(inside, n)), f"{space}.{n}" if space else n)
+    return known
+
+
+_CUDA = _cuda_names()
+
+
+class Scope:
+    """A function's text and names; `rename` says what its local names have become."""
+
+    def __init__(self, function: Any, unit: Unit):
+        self.function, self.unit = function, unit
+        self.rename: dict[str, ast.expr] = {}
+        code = function.__code__
+        tree = _read(function)
+        first = unit.file(code.co_filename) * ir.FILE + code.co_firstlineno - 1
+        self.tree = ast.increment_lineno(tree, first)
+        unit.kernel = unit.kernel or tree.name
+        self.params = [a.arg for a in tree.args.args]
+        if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:
+            raise self.fail(tree, "takes only plain parameters")
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        closure = {n: c.cell_contents for n, c in cells}
+        self.scope = {**vars(builtins), **function.__globals__, **closure}
+        self.body, self.result = without_returns(copy.deepcopy(tree).body)
+        stored = [ir.names(s, store=True) for s in self.body]
+        self.locals = set(self.params).union(*stored)
+        for n in sorted(self.locals & ir.RESERVED):
+            problem = f"{n} is a name of the compiler's own: choose another"
+            raise self.fail(tree, problem)
+        unit.taken |= ir.names(tree) | self.locals
+
+    def fail(self, node: ast.AST, problem: str) -> KernelError:
+        return self.unit.error(node, problem)
+
+    def object(self, node: ast.AST) -> Any:
+        """The Python object of a global name or dotted name, else None."""
+        if isinstance(node, ast.Name) and node.id not in self.locals:
+            return self.scope.get(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.object(node.value)
+            if base is not None and not isinstance(base, np.ndarray):
+                return getattr(base, node.attr, None)
+        return None
+
+    def cuda_name(self, node: ast.AST) -> str | None:
+        """`grid`, `atomic.add` ... if the expression names something of numba.cuda."""
+        return _CUDA.get(id(self.object(node)))
+
+    def value(self, node: ast.expr) -> ast.expr | None:
+        """The constant, type or function that a global name stands for."""
+        o = self.object(node)
+        if isinstance(o, (np.bool_, np.number)):  # first: a np.float64 is a float
+            kind = self.type_name(numpy_support.from_dtype(o.dtype))
+            return ir.call(kind, ast.Constant(o.item()))
+        for plain in (bool, int, float, complex):
+            if isinstance(o, plain):
+                exact: Any = plain  # an IntEnum's member is an int, and not its repr
+                return ast.Constant(exact(o))
+        if isinstance(o, tuple) and all(isinstance(i, (int, float)) for i in o):
+            return expression(repr(o))
+        if isinstance(o, numba.types.Type):
+            return name(self.type_name(o))
+        if isinstance(o, type) and issubclass(o, np.generic):
+            return name(self.type_name(numpy_support.from_dtype(np.dtype(o))))
+        if isinstance(o, np.ndarray):
+            return name(self.constant(o, ast.unparse(node).split(".")[-1]))
+        return None
+
+    def unknown(self, node: ast.expr) -> KernelError:
+        """The error for a global name that stands for nothing a kernel can have."""
+        text = ast.unparse(node)
+        o = self.object(node)
+        if o is None:
+            return self.fail(node, f"name {text} is not defined")
+        what = getattr(type(o), "__name__", "object")
+        problem = f"{text} ({what}) is not supported; pass it as argument"
+        return self.fail(node, problem)
+
+    def type_name(self, kind: Any) -> str:
+        """The name that the generated text has for a Numba type."""
+        kind = numba.types.boolean if kind.name == "bool" else kind
+        stem = "boolean" if kind is numba.types.boolean else str(kind.name)
+        self.unit.imports[stem] = f"{stem} = numba.types.{stem}"
+        return stem
+
+    def constant(self, values: np.ndarray, stem: str) -> str:
+        """The name under which the launch hands over a global array."""
+        for known, array in self.unit.constants.items():
+            if array is values:
+                return known
+        new = self.unit.fresh(stem)
+        self.unit.constants[new] = values
+        self.unit.ndim[new] = values.ndim
+        return new
+
+
+def _read(function: Any) -> ast.FunctionDef:
+    """The function's source as a tree whose first line is 1."""
+    code = function.__code__
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except OSError as e:
+        raise KernelError(
+            f"{place}: {function.__name__}: its source is not at hand; define the "
+            "kernel in a file"
+        ) from e
+    tree = ast.parse(source).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(f"{place}: a kernel is a function written with def")
+    return tree
