@@ -211,6 +211,7 @@ def test_what_is_missing_is_named(command, monkeypatch):
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     _, out, _ = command("doctor")
     assert "\nnumba MISSING\n" in out and "not installed: numba-cuda" in out
+    assert "to repair:\n  pip install --upgrade 'numpy" in out
 
 
 def test_without_numba_nothing_works_and_the_line_for_pip_is_given_once():

@@ -178,7 +178,7 @@ def test_ctrl_c_stops_after_the_iteration_and_saves_what_can_be_resumed(tmp_path
 @pytest.mark.slow
 def test_killed_at_random_moments_it_resumes_and_ends_in_the_same_bits(tmp_path):
     """SIGKILL, which no process can answer: ten times, while it trains and saves."""
-    line = "train digits --device cpu --preset cache --epochs 6"
+    line = "train digits --device cpu --preset cache --epochs 20"
     whole = start(line)
     out, _ = whole.communicate(timeout=240)
     expected = weights(out)

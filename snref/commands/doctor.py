@@ -56,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     for found in findings:
         mark = {True: "works", False: "FAILS", None: "none"}[found.works]
         print(f"{found.device:5} {mark:6} {found.says}")
-    repairs = list(dict.fromkeys(found.repair for found in findings if found.repair))
+    missing = [BASE] if None in map(_version, NEEDED) else []
+    helpful = [found.repair for found in findings if found.repair]
+    repairs = list(dict.fromkeys([*missing, *helpful]))
     print("\nto repair:" if repairs else "\nnothing to repair")
     for repair in repairs:
         print(f"  {repair}")
