@@ -12,8 +12,6 @@ from snref import simt
 
 from . import wrong
 
-KERNELS = list(wrong.CASES)
-
 
 @cuda.jit
 def own_atomics(a, out):
@@ -27,7 +25,14 @@ def own_atomics(a, out):
     a[t] = out[0]
 
 
-NAMES = [k.py_func.__name__ for k in KERNELS]
+KERNELS = [
+    pytest.param(
+        kernel,
+        id=kernel.py_func.__name__,
+        marks=[pytest.mark.slow] if kernel in wrong.VARIANTS else [],
+    )
+    for kernel in wrong.CASES
+]
 LINES = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
 
 
@@ -53,7 +58,7 @@ def test_there_are_at_least_twenty_five_wrong_kernels():
     assert len(KERNELS) >= 25
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_a_wrong_kernel_is_refused_at_its_line(kernel):
     grid, block, says, outputs = wrong.CASES[kernel]
     with pytest.raises(simt.KernelError) as caught:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from snref import simt
+from snref.simt import cache, run
 
 from . import examples
 
@@ -213,41 +214,38 @@ def test_a_frame_too_large_for_the_stack_lives_elsewhere():
     )
 
 
-def test_a_second_process_finds_the_code_of_the_first(tmp_path):
-    code = """
-        import sys
-        import numpy as np
-        sys.path.insert(0, "tests")
-        from snref import simt
-        from snref.simt import run
-        from simt import examples
+def hits(kernel):
+    """Run the kernel; how much of its machine code was found in the cache."""
+    a = np.ones(64, np.float32)
+    c = a * 0
+    compiled = simt.compile(kernel)
+    compiled[2, 32](a, c)
+    assert (c == 3).all()
+    (module,) = compiled.modules.values()
+    return sum(module.code.stats.cache_hits.values())
 
-        if "second" in sys.argv:
-            def compiled_again(*_):
-                raise AssertionError("nothing is left to compile")
-            run.stages = compiled_again
-        a = np.ones(64, np.float32)
-        c = a * 0
-        compiled = simt.compile(examples.scale)
-        compiled[2, 32](a, c)
-        (module,) = compiled.modules.values()
-        assert (c == 3).all()
-        print(sum(module.code.stats.cache_hits.values()))
+
+def test_a_second_process_finds_the_code_of_the_first(tmp_path, monkeypatch):
+    code = """
+        from tests.simt import examples, test_run
+        print(test_run.hits(examples.scale))
         """
     assert run_python(code, SNREF_CACHE=str(tmp_path)) == "0\n"
-    code = code.replace('"second" in sys.argv', "True")
-    assert run_python(code, SNREF_CACHE=str(tmp_path)) == "1\n"
+
+    def compiled_again(*_):
+        raise AssertionError("nothing is left to compile")
+
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
+    monkeypatch.setattr(run, "stages", compiled_again)
+    assert hits(examples.scale) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_replaced(tmp_path):
+def test_a_folder_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    run_python(
-        """
-        from snref.simt import cache
-        assert cache.folder().is_dir()
-        """,
-        SNREF_CACHE=str(tmp_path / "file"),
-    )
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path / "file"))
+    chosen = cache.folder()
+    assert chosen.is_dir()
+    assert tmp_path not in chosen.parents
 
 
 @pytest.mark.parametrize("size", [0, (), (1, 2, 3, 4), (2, 0)])

@@ -352,6 +352,19 @@ CASES = {
     two_warps_without_a_barrier: (1, N, "no barrier between", ()),
 }
 
+# Kernels that make the mistake of another one in other surroundings.
+VARIANTS = {
+    no_barrier_in_a_reduction,
+    barrier_too_late_in_a_tile,
+    scan_in_place,
+    neighbour_overwritten,
+    everyone_writes_the_flag,
+    uninitialised_halo,
+    no_guard,
+    shared_array_too_small,
+    barrier_in_loops_of_different_length,
+}
+
 
 def arguments():
     """64 numbers from 0 to 7, and room for 64."""
