@@ -376,6 +376,7 @@ def test_the_simulator_and_its_replacement_exclude_each_other(monkeypatch, capsy
     assert "NUMBA_ENABLE_CUDASIM" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pytest_runs_a_suite_of_cuda_programs(tmp_path):
     (tmp_path / "test_kernel.py").write_text(
         "import numpy as np\n"

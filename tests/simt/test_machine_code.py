@@ -15,10 +15,13 @@ from snref.simt import run
 from . import examples
 
 A = np.zeros((64, 64), np.float32)
-PRODUCTS = [examples.tiled_product, examples.register_product]
+PRODUCTS = [
+    pytest.param(examples.register_product, id="register_product"),
+    pytest.param(examples.tiled_product, id="tiled_product", marks=pytest.mark.slow),
+]
 
 
-@pytest.fixture(scope="module", params=PRODUCTS, ids=lambda k: k.py_func.__name__)
+@pytest.fixture(scope="module", params=PRODUCTS)
 def compiled(request):
     """The assembly of a product for this machine, and its LLVM text before."""
     types = [run.numba.typeof(A)] * 3

@@ -103,6 +103,7 @@ def test_arrays_of_any_layout_and_type():
         np.testing.assert_array_equal(c, a[::2] * 3)
 
 
+@pytest.mark.slow  # programs/warp_operations.py has all of them, in one warp
 def test_shuffles_go_through_memory():
     a, c = whole(64), np.zeros((4, 64), np.float32)
     simt.compile(examples.shuffles)[1, 64](a, c)
@@ -114,6 +115,7 @@ def test_shuffles_go_through_memory():
     np.testing.assert_array_equal(c[3].reshape(2, 32), warps[:, lane ^ 7])
 
 
+@pytest.mark.slow
 def test_a_warp_sums_by_shuffles():
     a, c = whole(96), np.zeros(3, np.float32)
     simt.compile(examples.warp_sums)[1, 96](a, c)

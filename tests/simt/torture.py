@@ -794,6 +794,23 @@ CASES = {
     barrier_after_an_early_return: (3, 32),
 }
 
+# Kernels made of what others have by itself, or have in nearly the same form.
+VARIANTS = {
+    collatz,
+    elements_swapped,
+    return_on_some_paths,
+    inclusive_scan,
+    odd_even_sort,
+    game_of_life,
+    loop_variable_read_afterwards,
+    grid_stride,
+    grid_stride_while,
+    two_dimensional_grid,
+    transpose_through_a_tile,
+    histogram_of_atomics,
+    functions_of_math,
+}
+
 
 def name(kernel):
     """The name of a kernel, compiled or simulated."""

@@ -362,6 +362,8 @@ VARIANTS = {
     uninitialised_halo,
     no_guard,
     shared_array_too_small,
+    rows_and_columns_exchanged,
+    barrier_after_some_returned,
     barrier_in_loops_of_different_length,
 }
 
