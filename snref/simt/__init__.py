@@ -77,7 +77,8 @@ def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
 
     Nothing orders blocks here, fences and atomics included. So the pattern in which the
     last block to count itself in an atomic counter reads what the others wrote before
-    a `threadfence` is reported as a race, which it is not: check its two halves apart.
+    a `threadfence` is reported as a race, which it is not: a known false alarm. Launch
+    its two halves as kernels of their own to check them.
 
     Raises KernelError at the first mistake: file and line, the element, both accesses
     with their source lines, thread and block.
