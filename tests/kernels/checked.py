@@ -34,4 +34,6 @@ class Checked:
         simt.check(self.kernel, outputs=blank)[shape](*arguments)
 
 
-simt.compile = Checked  # type: ignore[assignment]
+def pytest_configure() -> None:
+    """Only as a plugin: the file is imported for its doctests, too."""
+    simt.compile = Checked  # type: ignore[assignment]

@@ -17,7 +17,8 @@ NOT = ("pytorch", "repeat", "independent", "share", "run", "read")
 def test_a_layer_s_kernels_make_no_mistake(layer: str) -> None:
     # Not the tests about more threads or spoilt inputs, nor large statistics.
     chosen = " and ".join(f"not {word}" for word in NOT)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kernels.checked"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n0"]
+    command += ["-p", "tests.kernels.checked"]
     command += ["-k", chosen, f"tests/kernels/test_{layer}.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
