@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import index
-from typing import Literal, SupportsIndex, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from snref.layer import Declarations, Layer, Node
 from snref.layers.fork import Fork
@@ -197,7 +197,7 @@ def _check_name(what: str, name: str) -> None:
 
 def _check_shape(what: str, shape: Sequence[int]) -> None:
     """Sizes are whole numbers >= 1, and not so many that no device has the bytes."""
-    if not all(isinstance(size, SupportsIndex) and index(size) > 0 for size in shape):
+    if not all(hasattr(size, "__index__") and index(size) > 0 for size in shape):
         said = shortened(tuple(shape))
         raise ValueError(f"{what} of shape {said}: every size is a whole number >= 1")
     if ITEM_BYTES["float32"] * prod(map(index, shape)) > LARGEST:
