@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -114,13 +115,26 @@ def _foreign(function: FunctionType) -> bool:
 
 
 def load(stem: str, write: Callable[[], str]) -> ModuleType:
-    """Import the module of this name, written first if it is not there."""
+    """Import the module of this name, written first if it is not there or damaged."""
     path = folder() / f"{stem}.py"
-    if not path.exists():
-        text = write()
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)  # whole or not at all, whoever else is writing it
+    with suppress(FileNotFoundError, SyntaxError, ValueError, EOFError):
+        module = _imported(stem, path)
+        if hasattr(module, "FACTS"):  # its last line
+            return module
+    text = write()
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)  # whole or not at all, whoever else is writing it
+    return _imported(stem, path)
+
+
+def forget(stem: str) -> None:
+    """Remove the machine code that Numba keeps for this module."""
+    for file in (folder() / "__pycache__").glob(f"{stem}.launch-*.nb[ci]"):
+        file.unlink(missing_ok=True)
+
+
+def _imported(stem: str, path: Path) -> ModuleType:
     name = f"snref.simt.generated.{stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from math import prod
 from queue import SimpleQueue
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
@@ -18,7 +20,7 @@ from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.infer import infer
-from snref.simt.ir import KernelError, listing
+from snref.simt.ir import KernelError, listing, located
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
 from snref.simt.storage import storage
@@ -68,7 +70,7 @@ def show(kernel: Any, block: Size, *arguments: Any, stage: str | None = None) ->
     """
     if stage is not None and stage not in STAGES:
         raise ValueError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
-    types = [numba.typeof(a) for a in arguments]
+    types = _types(python_function(kernel), arguments)
     made = stages(kernel, _three(block), types)[stage or "emit"]
     return "\n".join(listing(made)) + "\n" if stage == "split" else str(made)
 
@@ -80,6 +82,8 @@ class Compiled:
 
     def __init__(self, kernel: Any, threads: int | None = None):
         self.function = python_function(kernel)
+        if not isinstance(self.function, (FunctionType, MethodType)):
+            raise TypeError(f"a kernel is a function written with def, not {kernel!r}")
         self.threads = threads or os.cpu_count() or 1
         self.modules: dict[Any, Module] = {}
         self.__name__ = getattr(self.function, "__name__", "kernel")
@@ -102,7 +106,7 @@ class Compiled:
         kinds = (block, dynamic, *map(_kind, arguments))
         found = self.modules.get(kinds)
         if found is None:
-            types = tuple(map(numba.typeof, arguments))
+            types = _types(self.function, arguments)
             found = Module(self.function, block, dynamic, types, self.style)
             self.modules[kinds] = found
         return found
@@ -135,8 +139,8 @@ class Module:
 
         self.stages = made
         key = cache.key(function, block, dynamic, types, style.__name__)
-        stem = f"{function.__name__}_{key}"
-        module = cache.load(stem, lambda: str(made()["emit"]))
+        self.stem = f"{function.__name__}_{key}"
+        module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
         self.files: tuple[str, ...] = self.facts["files"]
@@ -158,7 +162,11 @@ class Module:
         arena = _arena(self.facts["arena"])
         given = (*arguments, *self.constants, arena, *more)
         try:
-            status = self.code(first, last, *grid, *given)
+            try:
+                status = self.code(first, last, *grid, *given)
+            except (EOFError, pickle.UnpicklingError):  # of what Numba kept: damaged
+                cache.forget(self.stem)
+                status = self.code(first, last, *grid, *given)
         except numba.errors.NumbaError as e:
             # Numba names a line of the generated text: find it in the kernel's own
             lowered = self.stages()["lockstep"]
@@ -243,10 +251,28 @@ def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
 _pool = _Pool()
 
 
+def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments' Numba types. KernelError if there is none, or no code for it."""
+    types = []
+    for i, argument in enumerate(arguments, 1):
+        try:
+            kind = numba.typeof(argument)
+            if getattr(kind, "dtype", kind) == numba.types.float16:
+                raise TypeError("kernels on a CPU have no float16: use float32")
+        except (TypeError, ValueError, numba.errors.NumbaError) as e:
+            code = function.__code__
+            problem = f"argument {i}: {e}"
+            at = [code.co_filename], code.co_firstlineno
+            raise located(*at, function.__name__, problem) from None
+        types.append(kind)
+    return tuple(types)
+
+
 def _three(size: Size) -> Three:
     """A grid or block as three numbers."""
-    given = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-    if not 1 <= len(given) <= 3 or any(int(n) < 1 for n in given):
+    given = tuple(size) if np.iterable(size) else (size,)
+    whole = all(isinstance(n, (int, np.integer)) for n in given)
+    if not whole or not 1 <= len(given) <= 3 or min(given) < 1:
         raise ValueError(f"a grid or block is 1 to 3 positive numbers, not {size!r}")
     x, y, z = (*map(int, given), 1, 1)[:3]
     return x, y, z

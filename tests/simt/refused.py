@@ -116,6 +116,19 @@ def barrier_for_odd_threads(a):
     a[t] = 1
 
 
+@cuda.jit
+def local_array_of_a_negative_size(a):
+    b = cuda.local.array(-4, float32)  # refused
+    a[0] = b.size
+
+
+@cuda.jit
+def local_array_above_the_limit(a):
+    b = cuda.local.array((512, 257), float32)  # refused
+    b[0, 0] = 1
+    a[0] = b[0, 0]
+
+
 CASES = {
     exception: "try",
     context: "with",
@@ -126,6 +139,8 @@ CASES = {
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
+    local_array_of_a_negative_size: "whole numbers >= 0",
+    local_array_above_the_limit: "512 KiB",
     result: "returns nothing",
     negative_index: "negative index",
     text_added_to_a_number: "Numba cannot type it",

@@ -31,6 +31,24 @@ def test_a_wrong_number_of_arguments_is_named():
         simt.compile(refused.negative_index)[1, 32](np.zeros(3), np.zeros(3))
 
 
+@pytest.mark.parametrize("dtype", ["f2", ">f4"])
+@pytest.mark.parametrize("run", [simt.compile, simt.check, simt.profile])
+def test_an_array_of_a_type_without_code_is_named(run, dtype):
+    kernel = refused.negative_index
+    line = kernel.py_func.__code__.co_firstlineno
+    place = rf"^refused\.py:{line}: negative_index: argument 1: .*float16|>f4"
+    with pytest.raises(simt.KernelError, match=place):
+        run(kernel)[1, 32](np.zeros(3, dtype))
+    with pytest.raises(simt.KernelError, match=place):
+        simt.show(kernel, 32, np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("kernel", [3, int, len, None, refused])
+def test_what_is_no_function_is_no_kernel(kernel):
+    with pytest.raises(TypeError, match="a kernel is a function written with def, not"):
+        simt.compile(kernel)
+
+
 def test_a_kernel_typed_at_a_console_needs_its_source():
     scope = {}
     exec("def kernel(a):\n    a[0] = 1\n", scope)

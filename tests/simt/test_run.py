@@ -250,7 +250,21 @@ def test_a_folder_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     assert tmp_path not in chosen.parents
 
 
-@pytest.mark.parametrize("size", [0, (), (1, 2, 3, 4), (2, 0)])
+@pytest.mark.parametrize("suffix", ["py", "nbi", "nbc"])
+@pytest.mark.parametrize("left", [0, 40])
+def test_a_damaged_file_of_the_cache_is_made_anew(tmp_path, monkeypatch, suffix, left):
+    """As a power cut or a full disk leaves it: cut short."""
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
+    hits(examples.scale)
+    (file,) = tmp_path.rglob(f"*.{suffix}")
+    file.write_bytes(file.read_bytes()[:left])
+    hits(examples.scale)
+    assert hits(examples.scale) == 1
+
+
+@pytest.mark.parametrize(
+    "size", [0, (), (1, 2, 3, 4), (2, 0), 1.5, (2, 1.0), "32", None]
+)
 def test_a_grid_or_block_is_one_to_three_positive_numbers(size):
     with pytest.raises(ValueError, match="1 to 3 positive numbers"):
         simt.compile(examples.scale)[size, 32]

@@ -6,6 +6,7 @@ s = cuda.shared.array((T, T), float32)    ->    shared s: float32[16, 16]
 from __future__ import annotations
 
 import ast
+from math import prod
 from typing import Any
 
 import numba
@@ -15,6 +16,8 @@ from numba.np import numpy_support
 from snref.simt import ir
 from snref.simt.front.expressions import Expressions
 from snref.simt.ir import Array, name
+
+LARGEST_LOCAL = 512 << 10  # bytes a thread: CUDA C++ Programming Guide, table of limits
 
 
 class Arrays(Expressions):
@@ -46,6 +49,10 @@ class Arrays(Expressions):
             dtype = numpy_support.from_dtype(np.dtype(dtype))
         space: Any = called.split(".")[0]
         shape = shape if isinstance(shape, tuple) else (shape,)
+        if not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise self.fail(value, f"the shape {shape} is not of whole numbers >= 0")
+        if space == "local" and prod(shape) * ir.itemsize(dtype) > LARGEST_LOCAL:
+            raise self.fail(value, "CUDA gives a thread 512 KiB of local memory")
         if space == "shared" and shape == (0,):
             space, shape = "dynamic", (self.unit.dynamic // ir.itemsize(dtype),)
         renamed = self.rename.get(target.id)
