@@ -18,10 +18,10 @@ from snref.scheduler import PRESETS, schedule
 BATCH = 200
 MIB = 2**20
 SHOWN = {  # preset: how the paper calls it
-    "baseline": "everything held",
-    "liveness": "liveness analysis",
-    "offload": "+ unified tensor pool",
-    "superneurons": "+ cost-aware recomputation",
+    "baseline": "baseline: everything held",
+    "liveness": "liveness",
+    "offload": "offload: + unified tensor pool",
+    "superneurons": "superneurons: + cost-aware recomputation",
 }
 
 

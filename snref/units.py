@@ -32,6 +32,8 @@ def parsed(size: str | int) -> int:
             f"{shortened(size)} is no size: a number >= 0 of bytes, "
             "or with KB, MB, GB (powers of 1000), KiB, MiB or GiB (of 1024)"
         )
+    if not match[2] and "." in match[1]:
+        raise ValueError(f"{match[1]} is no whole number of bytes; {match[1]}GiB?")
     return int(Fraction(match[1]) * UNITS[match[2].upper()])
 
 

@@ -343,3 +343,16 @@ def test_a_name_that_the_terminal_cannot_say_is_spelled(tmp_path):
     done = shell("snref plan mine:net --steps", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert r"n\xe9t" in done.stdout and r"\u0441" in done.stdout
+
+
+def test_a_plan_for_another_batch_is_not_the_graphs(mistaken, capsys):
+    assert main(["export", "lenet", "--batch", "8", "--out", "graph.json"]) == 0
+    plan = ["plan", "lenet", "--batch", "16", "--steps", "--json", "plan.json"]
+    assert main(plan) == 0
+    capsys.readouterr()
+    said = mistaken("verify", "graph.json", "plan.json")
+    assert "plan.json: is for batch 16, the graph for 8" in said
+
+
+def test_a_fraction_of_a_byte_is_no_size(mistaken):
+    assert "1.6 is no whole number" in mistaken("plan", "lenet", "--memory", "1.6")

@@ -11,7 +11,7 @@ from snref.files import read
 from snref.plans import extent, host_memory, lower_bound, memory
 from snref.scheduler import no_garbage_collection
 from snref.schemas import graph_from_json, plan_from_json
-from snref.units import mebibytes
+from snref.units import mebibytes, shortened
 from snref.verification import verify
 
 EXAMPLE = "snref verify graph.json plan.json"
@@ -39,8 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with no_garbage_collection():
-        route, costs = graph_from_json(_loaded(arguments.graph), arguments.graph)
-        plan = plan_from_json(_loaded(arguments.plan), route, arguments.plan)
+        graph, planned = _loaded(arguments.graph), _loaded(arguments.plan)
+        route, costs = graph_from_json(graph, arguments.graph)
+        plan = plan_from_json(planned, route, arguments.plan)
+        for what in ("net", "batch"):  # a plan may say what it is of
+            if planned.get(what, graph[what]) != graph[what]:
+                raise ValueError(
+                    f"{arguments.plan}: is for {what} {shortened(planned[what])}, "
+                    f"the graph for {shortened(graph[what])}"
+                )
         slab = arguments.slab
         verify(
             plan, route, slab=slab, capacity=slab, host_capacity=arguments.host_memory
