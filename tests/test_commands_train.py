@@ -70,6 +70,12 @@ def test_digits_alone_trains_twice_and_ends_in_the_same_bits(command):
     assert re.search(r"[\d,]+ images/s  [\d,]+ bytes in use", out)
 
 
+def test_a_batch_too_small_for_that_share_trains_in_the_least_that_works(command):
+    code, out, err = command("train digits --device cpu --epochs 1 --batch 8")
+    assert (code, err) == (0, "")
+    assert out.endswith("the same, bit for bit\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_digits_reaches_97_percent_whatever_the_seed(command, seed):
@@ -103,6 +109,10 @@ def test_a_loss_that_is_not_finite_is_one_line_with_iteration_and_tensor(command
         ("--save-every 2", "--save-every needs --save FILE"),
         ("--save nowhere/run.npz", "--save nowhere/run.npz: cannot be written: No"),
         ("--save .", "--save .: is a folder"),
+        ("--save=", "--save: the name is empty"),
+        ("--resume=", "--resume: the name is empty"),
+        ("--data=", "--data: the name is empty"),
+        ("--costs=", "--costs: the name is empty"),
         ("--resume nowhere.npz", "nowhere.npz: no such file"),
         ("--data nowhere", "nowhere: no such data"),
         ("--data nowhere.npz", "nowhere.npz: no such file"),
@@ -122,6 +132,15 @@ def test_a_gpu_that_is_not_there_is_said_first(command):
     code, out, err = command("train digits --device cuda")
     assert (code, out) == (2, "")
     assert err == "snref: no CUDA device here; snref doctor says what is missing\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_device_is_not_replaced_by_a_checkpoint(command, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, out, err = command(f"train digits --device cpu --save {pipe}")
+    assert (code, out) == (2, "") and f"--save {pipe}: is no ordinary file" in err
+    assert pipe.is_fifo()
 
 
 @pytest.mark.skipif(

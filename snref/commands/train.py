@@ -119,8 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     net = shared.net_of(arguments)
     memory, compare = arguments.memory, arguments.compare
+    costs = Costs.from_csv(arguments.costs) if arguments.costs else None
     if arguments.net == "digits" and memory is None and arguments.preset is None:
-        memory = int(SHARE * plan(net, preset="baseline").total_bytes)
+        memory = _tight(net, arguments.host_memory, costs)
         compare = compare or not (arguments.resume or arguments.save)
     given = {
         "data": arguments.data,
@@ -139,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         "memory": memory,
         "host_memory": arguments.host_memory,
         "preset": arguments.preset,
-        "costs": Costs.from_csv(arguments.costs) if arguments.costs else None,
+        "costs": costs,
         "save": arguments.save,
         "save_every": arguments.save_every,
         "resume": arguments.resume,
@@ -165,6 +166,16 @@ def run(arguments: argparse.Namespace) -> int:
     return _report(trained, whole)
 
 
+def _tight(net: Net, host_memory: int | None, costs: Costs | None) -> int:
+    """A share of the baseline's bytes; for small batches, the least that works."""
+    memory = int(SHARE * plan(net, preset="baseline").total_bytes)
+    try:
+        plan(net, memory=memory, host_memory=host_memory, costs=costs)
+    except OutOfMemory as error:
+        return max(memory, error.least)
+    return memory
+
+
 def _train(net: Net, given: Mapping[str, Any]) -> "Trained":
     """Train with progress on the screen, until the last epoch or Ctrl-C."""
     from snref.training import train
@@ -181,10 +192,15 @@ def _check(arguments: argparse.Namespace) -> None:
     """What can be known to be wrong before anything is trained."""
     if arguments.save_every and not arguments.save:
         raise ValueError("--save-every needs --save FILE")
+    for name in ("data", "costs", "save", "resume"):
+        if getattr(arguments, name) == "":  # as --save "$FILE" without a FILE
+            raise ValueError(f"--{name}: the name is empty")
     if arguments.save:
         path = Path(arguments.save).resolve()
         if path.is_dir():
             raise ValueError(f"--save {arguments.save}: is a folder")
+        if path.exists() and not path.is_file():  # a device: it would be replaced
+            raise ValueError(f"--save {arguments.save}: is no ordinary file")
         try:
             with tempfile.TemporaryFile(dir=path.parent):
                 pass
