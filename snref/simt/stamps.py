@@ -227,6 +227,12 @@ def _arrays(kernel: Kernel) -> dict[str, str]:
 # ------------------------------------------------------------------ the launch
 
 
+def _memory(a: np.ndarray) -> tuple[Any, ...]:
+    """The same for two arrays whose elements, in C order, are the same memory."""
+    layout = (a.size,) if a.flags.c_contiguous else (a.shape, a.strides)
+    return a.ctypes.data, a.dtype, *layout
+
+
 class Check(Compiled):
     """A kernel with every access checked: `check(kernel)[grid, block](*arguments)`."""
 
@@ -249,20 +255,29 @@ class Check(Compiled):
         names = list(inspect.signature(self.function).parameters)
         given = dict(zip(names, arguments, strict=False))
         given |= dict(zip(module.constant_names, module.constants, strict=True))
-        tags = []
+        tags: list[np.ndarray] = []
+        held: dict[Any, np.ndarray] = {}  # an array given twice has one set of stamps
         for n, shape in module.facts["arrays"]:
             size = prod(shape) if shape else given[n].size
-            tags.append(np.zeros((size, 2), np.int64))
-            tags[-1][:, 0] = NEVER if n in self.outputs else GIVEN
+            tag = np.zeros((size, 2), np.int64)
+            tag[:, 0] = NEVER if n in self.outputs else GIVEN
+            if not shape:
+                first = held.setdefault(_memory(given[n]), tag)
+                np.maximum(first, tag, out=first)  # GIVEN, if it is under one name
+                tag = first
+            tags.append(tag)
         report = np.zeros(16, np.int64)
         # element numbers are those of C order: other arrays are checked as copies
+        copies: dict[Any, np.ndarray] = {}
         mine = [
-            np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a
+            copies.setdefault(_memory(a), np.ascontiguousarray(a))
+            if isinstance(a, np.ndarray) and not a.flags.c_contiguous
+            else a
             for a in arguments
         ]
         module.run(0, prod(grid), grid, mine, (*tags, report))
         for a, copied in zip(arguments, mine, strict=True):
-            if copied is not a:
+            if copied is not a and a.flags.writeable:
                 a[...] = copied
         if report[KIND]:
             raise self.problem(module, report, grid, block, given)

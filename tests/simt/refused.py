@@ -117,6 +117,17 @@ def barrier_for_odd_threads(a):
 
 
 @cuda.jit
+def atomic_at_a_negative_index(a):
+    cuda.atomic.add(a, -1, 1)  # refused
+
+
+@cuda.jit
+def part_from_the_end(a):
+    end = a[-2:]  # refused
+    end[0] = 5
+
+
+@cuda.jit
 def local_array_of_a_negative_size(a):
     b = cuda.local.array(-4, float32)  # refused
     a[0] = b.size
@@ -139,6 +150,8 @@ CASES = {
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
+    atomic_at_a_negative_index: "negative index",
+    part_from_the_end: "negative index",
     local_array_of_a_negative_size: "whole numbers >= 0",
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",

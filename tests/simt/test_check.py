@@ -80,3 +80,34 @@ def test_a_threads_own_atomics_and_plain_accesses_are_in_order():
     simt.check(own_atomics)[1, 64](a, out)
     np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(a, expected[0])
+
+
+@cuda.jit
+def from_the_right(c, a):
+    i = cuda.grid(1)
+    if i + 1 < c.size:
+        c[i] = a[i + 1]
+
+
+@cuda.jit
+def one_more(c, a):
+    i = cuda.grid(1)
+    if i < c.size:
+        c[i] = a[i] + 1
+
+
+@pytest.mark.parametrize("step", [1, -2])
+def test_an_array_under_two_names_is_one_array(step):
+    """A thread reads under one name what another writes under the other."""
+    a = np.arange(64.0)[::step]
+    with pytest.raises(simt.KernelError, match="with no barrier between"):
+        simt.check(from_the_right)[1, 64](a, a[:])
+    expected = a + 1
+    simt.check(one_more)[1, 64](a, a[:])
+    assert np.array_equal(a, expected)
+
+
+def test_a_read_only_array_with_gaps_is_checked():
+    a, c = np.broadcast_to(np.float64(2), 8), np.zeros(8)
+    simt.check(one_more)[1, 8](c, a)
+    assert (c == 3).all()

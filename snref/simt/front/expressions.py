@@ -174,7 +174,7 @@ class Expressions(Scope):
         part = vectors.component(value, node.attr, self.unit.vectors)
         return part or ast.Attribute(value, node.attr, node.ctx)
 
-    def no_negative(self, node: ast.Subscript, base: ast.expr, place: ast.expr) -> None:
+    def no_negative(self, node: ast.expr, base: ast.expr, place: ast.expr) -> None:
         """Refuse a[-1]: from `emit` on an index is unsigned and nothing can tell."""
         if not isinstance(base, ast.Name) or base.id not in self.unit.ndim:
             return
