@@ -80,6 +80,9 @@ def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
     a `threadfence` is reported as a race, which it is not: a known false alarm. Launch
     its two halves as kernels of their own to check them.
 
+    The same array under two names is one array; arrays that overlap in part are taken
+    for separate ones, and races between them go unseen.
+
     Raises KernelError at the first mistake: file and line, the element, both accesses
     with their source lines, thread and block.
     """

@@ -27,7 +27,7 @@ import numpy as np
 from snref.simt import ir
 from snref.simt.ir import Kernel
 from snref.simt.recorder import BRANCH, LOAD, ROUNDS, SECTOR, SHARED, STORE
-from snref.simt.run import Compiled, Three
+from snref.simt.run import Compiled, Three, in_c_order
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots
 
@@ -288,15 +288,9 @@ class Profile(Compiled):
         flops = np.zeros(max(len(lines), 1), np.int64)
         seen = np.zeros((shape[0], shape[2]), np.int64)
         where = np.zeros(shape, np.int64)
-        mine = [
-            np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a
-            for a in arguments
-        ]
         recorder = (where, seen, kinds, sizes, counts, flops)
-        module.run(0, prod(grid), grid, mine, recorder)
-        for a, copied in zip(arguments, mine, strict=True):
-            if copied is not a:
-                a[...] = copied
+        with in_c_order(arguments) as mine:
+            module.run(0, prod(grid), grid, mine, recorder)
         return self.report(module.files, sites, counts, lines, flops)
 
     def report(

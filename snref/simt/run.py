@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from math import prod
 from queue import SimpleQueue
@@ -176,6 +177,31 @@ class Module:
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             raise KernelError(f"{self.facts['sites'][site]} (block {block})")
+
+
+def memory(a: np.ndarray) -> tuple[Any, ...]:
+    """The same for two arrays whose elements, in C order, are the same memory."""
+    layout = (a.size,) if a.flags.c_contiguous else (a.shape, a.strides)
+    return a.ctypes.data, a.dtype, *layout
+
+
+@contextmanager
+def in_c_order(arguments: Sequence[Any]) -> Iterator[list[Any]]:
+    """The arguments, with copies of arrays that are not contiguous; copied back then.
+
+    An array given twice is copied once.
+    """
+    copies: dict[Any, np.ndarray] = {}
+    given = [
+        copies.setdefault(memory(a), np.ascontiguousarray(a))
+        if isinstance(a, np.ndarray) and not a.flags.c_contiguous
+        else a
+        for a in arguments
+    ]
+    yield given
+    for a, copied in zip(arguments, given, strict=True):
+        if copied is not a and a.flags.writeable:
+            a[...] = copied
 
 
 # ------------------------------------------------------------------ workers

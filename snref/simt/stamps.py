@@ -48,7 +48,7 @@ from snref.simt.checks import (
     WAW,
 )
 from snref.simt.ir import Kernel, KernelError
-from snref.simt.run import Compiled, Module, Three
+from snref.simt.run import Compiled, Module, Three, in_c_order, memory
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots
 
@@ -227,12 +227,6 @@ def _arrays(kernel: Kernel) -> dict[str, str]:
 # ------------------------------------------------------------------ the launch
 
 
-def _memory(a: np.ndarray) -> tuple[Any, ...]:
-    """The same for two arrays whose elements, in C order, are the same memory."""
-    layout = (a.size,) if a.flags.c_contiguous else (a.shape, a.strides)
-    return a.ctypes.data, a.dtype, *layout
-
-
 class Check(Compiled):
     """A kernel with every access checked: `check(kernel)[grid, block](*arguments)`."""
 
@@ -262,23 +256,13 @@ class Check(Compiled):
             tag = np.zeros((size, 2), np.int64)
             tag[:, 0] = NEVER if n in self.outputs else GIVEN
             if not shape:
-                first = held.setdefault(_memory(given[n]), tag)
+                first = held.setdefault(memory(given[n]), tag)
                 np.maximum(first, tag, out=first)  # GIVEN, if it is under one name
                 tag = first
             tags.append(tag)
         report = np.zeros(16, np.int64)
-        # element numbers are those of C order: other arrays are checked as copies
-        copies: dict[Any, np.ndarray] = {}
-        mine = [
-            copies.setdefault(_memory(a), np.ascontiguousarray(a))
-            if isinstance(a, np.ndarray) and not a.flags.c_contiguous
-            else a
-            for a in arguments
-        ]
-        module.run(0, prod(grid), grid, mine, (*tags, report))
-        for a, copied in zip(arguments, mine, strict=True):
-            if copied is not a and a.flags.writeable:
-                a[...] = copied
+        with in_c_order(arguments) as mine:  # as the numbers of elements are
+            module.run(0, prod(grid), grid, mine, (*tags, report))
         if report[KIND]:
             raise self.problem(module, report, grid, block, given)
 

@@ -123,3 +123,20 @@ def test_a_sum_by_halves_has_no_bank_conflicts():
     assert report.total("shared_passes") == report.total("shared")
     branch = lines["if t < half:"]  # two warps; from 16 on the first one parts
     assert (branch.branches, branch.divergent) == (3 * 6 * 2, 3 * 5)
+
+
+@cuda.jit
+def one_more(c, a):
+    i = cuda.grid(1)
+    if i < c.size:
+        c[i] = a[i] + 1
+
+
+def test_arrays_with_gaps_hold_what_the_kernel_wrote():
+    """Read-only ones, too, and one under two names."""
+    a, c = np.arange(16.0)[::-2], np.zeros(8)
+    expected = a + 1
+    simt.profile(one_more)[1, 8](a, a)
+    assert np.array_equal(a, expected)
+    simt.profile(one_more)[1, 8](c, np.broadcast_to(np.float64(2), 8))
+    assert (c == 3).all()
