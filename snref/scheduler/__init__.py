@@ -29,7 +29,6 @@ from snref.plans import (
     Run,
     extent,
     host_memory,
-    lower_bound,
     memory,
 )
 from snref.scheduler.algorithms import choose, choose_algorithms
@@ -147,9 +146,6 @@ def _fit(plan: Plan, options: Options, costs: Costs | None) -> Plan:
     they cost no memory.
     """
     limit = options.limit
-    bound = lower_bound(plan)
-    if limit is not None and limit < bound and options.transfers == "cache":
-        raise OutOfMemory(_tightest(plan), bound, limit, bound)
     bare = free_dead(plan) if options.liveness else hold_all(plan)
     peak = max(memory(bare, workspace=True))
     if limit is None or peak <= limit:
@@ -187,12 +183,6 @@ def _with_workspaces(
             return full
         granted -= excess
     return placed
-
-
-def _tightest(plan: Plan) -> str:
-    """The run with the largest working set."""
-    run = max(plan.runs(), key=lambda run: sum(t.room for t in run.working_set))
-    return f"{run.layer} {run.phase}"
 
 
 def _fullest(plan: Plan) -> str:
