@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES
+from errno import EACCES, EINVAL
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,7 +50,10 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
     Until then it is a temporary file beside the target: whoever reads sees the old
     file or the new one, never half of it, even if this process is killed meanwhile.
+    Raises OSError, too, for a device or a pipe: no file may take its place.
     """
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise OSError(EINVAL, "is no ordinary file")
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".snref-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -155,3 +155,13 @@ def test_a_damaged_file_is_refused_or_says_the_same(path):
         assert found.position == POSITION
         assert all(arrays[key].tobytes() == ARRAYS[key].tobytes() for key in ARRAYS)
     assert refusals > 150
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+def test_a_checkpoint_never_takes_the_place_of_a_pipe_or_device(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no ordinary file"):
+        checkpoints.save(pipe, WHOLE)
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
