@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
@@ -37,8 +38,8 @@ Size: TypeAlias = int | Sequence[int]
 Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
-_SERIAL = 4096  # threads of a launch below which waking a worker costs more
-_RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
+_SERIAL = 512  # threads of a launch below which a worker is not worth waking
+_RANGES = 8  # of blocks, for each worker: blocks and cores are not all equally fast
 
 
 def stages(
@@ -141,7 +142,8 @@ class Module:
         self.stages = made
         key = cache.key(function, block, dynamic, types, style.__name__)
         self.stem = f"{function.__name__}_{key}"
-        module = cache.load(self.stem, lambda: str(made()["emit"]))
+        with _no_collection():
+            module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
         self.files: tuple[str, ...] = self.facts["files"]
@@ -150,6 +152,15 @@ class Module:
         if self.constant_names:  # global arrays, as they are now
             values = front(function, block, types, dynamic).constants
             self.constants = tuple(values[n] for n in self.constant_names)
+
+    def compile(self, grid: Three, given: Sequence[Any]) -> None:
+        """Make the machine code, or load it, by a launch of no block."""
+        with _no_collection():
+            try:
+                self.code(0, 0, *grid, *given)
+            except (EOFError, pickle.UnpicklingError):  # of what Numba kept: damaged
+                cache.forget(self.stem)
+                self.code(0, 0, *grid, *given)
 
     def run(
         self,
@@ -163,11 +174,9 @@ class Module:
         arena = _arena(self.facts["arena"])
         given = (*arguments, *self.constants, arena, *more)
         try:
-            try:
-                status = self.code(first, last, *grid, *given)
-            except (EOFError, pickle.UnpicklingError):  # of what Numba kept: damaged
-                cache.forget(self.stem)
-                status = self.code(first, last, *grid, *given)
+            if not self.code.overloads:
+                self.compile(grid, given)
+            status = self.code(first, last, *grid, *given)
         except numba.errors.NumbaError as e:
             # Numba names a line of the generated text: find it in the kernel's own
             lowered = self.stages()["lockstep"]
@@ -177,6 +186,18 @@ class Module:
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             raise KernelError(f"{self.facts['sites'][site]} (block {block})")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Compilers make many objects and few cycles: looking for those costs 15 %."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def memory(a: np.ndarray) -> tuple[Any, ...]:
@@ -241,20 +262,21 @@ class _Pool:
 
         def share() -> None:
             for i in next_range:
-                if i >= ranges or problems:
+                if i >= ranges:
                     break
                 first, last = blocks * i // ranges, blocks * (i + 1) // ranges
                 try:
-                    module.run(first, last, grid, arguments)
+                    if not problems:
+                        module.run(first, last, grid, arguments)
                 except BaseException as problem:
                     problems[first] = problem
-            done.put(None)
+                done.put(None)
 
         self.grow(workers - 1)
         for _ in range(workers - 1):
             self.jobs.put(share)
         share()
-        for _ in range(workers):
+        for _ in range(ranges):  # not for workers that have yet to wake: none is left
             done.get()
         if problems:
             raise problems[min(problems)]
