@@ -270,8 +270,8 @@ def filter(dw, matrix, dy, groups, images):
     """
     # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
     # registers; many independent sums a thread hide latency instead of many warps.
-    x_tile = cuda.shared.array((TILE, PITCH), float32)
-    y_tile = cuda.shared.array((DEPTH, WIDE), float32)
+    x_tile = cuda.shared.array((DEPTH, WIDE), float32)
+    y_tile = cuda.shared.array((TILE, PITCH), float32)
     part = cuda.local.array((EACH, EACH), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N, CRS = dy.shape[0], dw.shape[1]
@@ -286,22 +286,22 @@ def filter(dw, matrix, dy, groups, images):
                 part[i, j] = float32(0)
         for n in range(n0, min(n0 + images, N)):
             for pixel0 in range(0, PQ, DEPTH):
-                for i in range(EACH):
+                for j in range(EACH):
                     for e in range(STEPS):
-                        d = ty + SIDE * i
+                        d = ty + SIDE * j
                         pixel = pixel0 + tx + SIDE * e
                         inside = d0 + d < CRS and pixel < PQ
-                        x_tile[d, tx + SIDE * e] = (
+                        x_tile[tx + SIDE * e, d] = (
                             matrix[((group * CRS + d0 + d) * N + n) * PQ + pixel]
                             if inside
                             else float32(0)
                         )
-                for j in range(EACH):
+                for i in range(EACH):
                     for e in range(STEPS):
-                        k = ty + SIDE * j
+                        k = ty + SIDE * i
                         pixel = pixel0 + tx + SIDE * e
                         inside = k0 + k < K and pixel < PQ
-                        y_tile[tx + SIDE * e, k] = (
+                        y_tile[k, tx + SIDE * e] = (
                             dy[n, (group * K + k0 + k) * PQ + pixel]
                             if inside
                             else float32(0)
@@ -311,15 +311,14 @@ def filter(dw, matrix, dy, groups, images):
                     for i in range(EACH):
                         for j in range(EACH):
                             part[i, j] += (
-                                x_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
+                                y_tile[ty + SIDE * i, d] * x_tile[d, tx + SIDE * j]
                             )
                 cuda.syncthreads()
         for i in range(EACH):
-            d = d0 + ty + SIDE * i
+            k = k0 + ty + SIDE * i
             for j in range(EACH):
-                k = k0 + tx + SIDE * j
-                if d < CRS and k < K:
-                    total = float32(0)
-                    if n0 > 0:
-                        total = dw[group * K + k, d]
+                d = d0 + tx + SIDE * j
+                inside = k < K and d < CRS
+                total = dw[group * K + k, d] if inside and n0 > 0 else float32(0)
+                if inside:
                     dw[group * K + k, d] = total + part[i, j]

@@ -251,9 +251,9 @@ def _filter(weights, filters, strided=False):
 
     strided as for `_forward`.
     """
-    i_count = weights // SIDE
-    j_count = filters // SIDE
-    y_pitch = filters + 1
+    i_count = filters // SIDE
+    j_count = weights // SIDE
+    x_pitch = weights + 1
 
     @cuda.jit
     def filter(
@@ -285,8 +285,8 @@ def _filter(weights, filters, strided=False):
         """
         # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
         # registers; many independent sums a thread hide latency instead of many warps.
-        x_tile = cuda.shared.array((weights, PITCH), float32)
-        y_tile = cuda.shared.array((DEPTH, y_pitch), float32)
+        x_tile = cuda.shared.array((DEPTH, x_pitch), float32)
+        y_tile = cuda.shared.array((filters, PITCH), float32)
         tap_c = cuda.shared.array(weights, int32)
         tap_r = cuda.shared.array(weights, int32)
         tap_s = cuda.shared.array(weights, int32)
@@ -332,22 +332,22 @@ def _filter(weights, filters, strided=False):
                                 q = q0 + column
                                 v0 = q * step - pad_left
                                 there = p < P and q < Q
-                                for i in range(i_count):
-                                    d = ty + SIDE * i
+                                for j in range(j_count):
+                                    d = ty + SIDE * j
                                     c = tap_c[d]
                                     h = h0 + tap_r[d]
                                     v = v0 + tap_s[d]
                                     inside = h >= 0 and h < H and v >= 0 and v < W
                                     if column < wide:
-                                        x_tile[d, t * wide + column] = (
+                                        x_tile[t * wide + column, d] = (
                                             x[x0 + (c * H + h) * W + v]
                                             if there and c < C and inside
                                             else float32(0)
                                         )
-                                for j in range(j_count):
-                                    k = ty + SIDE * j
+                                for i in range(i_count):
+                                    k = ty + SIDE * i
                                     if column < wide:
-                                        y_tile[t * wide + column, k] = (
+                                        y_tile[k, t * wide + column] = (
                                             dy[y0 + (k * P + p) * Q + q]
                                             if there and k0 + k < K
                                             else float32(0)
@@ -357,20 +357,20 @@ def _filter(weights, filters, strided=False):
                             for i in range(i_count):
                                 for j in range(j_count):
                                     part[i, j] += (
-                                        x_tile[ty + SIDE * i, d]
-                                        * y_tile[d, tx + SIDE * j]
+                                        y_tile[ty + SIDE * i, d]
+                                        * x_tile[d, tx + SIDE * j]
                                     )
                         cuda.syncthreads()
             first = (slice_ * apart * groups + group) * K * CRS
+            more = apart == 0 and slice_ > 0
             for i in range(i_count):
-                d = d0 + ty + SIDE * i
+                k = k0 + ty + SIDE * i
                 for j in range(j_count):
-                    k = k0 + tx + SIDE * j
-                    if d < CRS and k < K:
-                        place = first + k * CRS + d
-                        total = float32(0)
-                        if apart == 0 and slice_ > 0:
-                            total = dw[place]
+                    d = d0 + tx + SIDE * j
+                    place = first + k * CRS + d
+                    inside = k < K and d < CRS
+                    total = dw[place] if inside and more else float32(0)
+                    if inside:
                         dw[place] = total + part[i, j]
 
     return filter
