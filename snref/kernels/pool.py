@@ -99,6 +99,9 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
             q0 = max(0, (start + pad_left + stride_w - 1) // stride_w)
             q1 = min(Q, (right - 1 + pad_left) // stride_w + 1)
             done = 0  # rows of dx that have been written
+            for base in range(0, SPAN, cuda.blockDim.x):
+                spread[base + tx] = float32(0)
+            cuda.syncthreads()
             for p in range(P):
                 h0 = max(p * stride_h - pad_top, 0)
                 h1 = min(p * stride_h - pad_top + kernel_h, H)
@@ -106,8 +109,10 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                     i = base + tx
                     w = start + i
                     best = float32(-math.inf)
-                    place = int32(0)
-                    for h in range(h0, h1):
+                    place = int32(h0)
+                    if w >= 0 and w < W:
+                        best = x[n, c, h0, w]
+                    for h in range(h0 + 1, h1):
                         value = float32(-math.inf)
                         if w >= 0 and w < W:
                             value = x[n, c, h, w]
@@ -116,7 +121,9 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                         place = int32(h) if better else place
                     highest[i] = best
                     row[i] = place
-                    spread[i] = float32(0)
+                if pad_left > 0:
+                    for i in range(tx, -start, cuda.blockDim.x):
+                        row[i] = int32(H)  # padding before the image wins no tie
                 cuda.syncthreads()
                 for q in range(q0 + tx, q1, cuda.blockDim.x):
                     spread[q * stride_w - pad_left - start] = dy[n, c, p, q]
@@ -137,8 +144,8 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                 for base in range(0, right - left, cuda.blockDim.x):
                     i = base + tx + margin
                     w = left + base + tx
-                    gradient = float32(0)
-                    for s in range(kernel_w):
+                    gradient = spread[i] if winner[i] == int32(0) else float32(0)
+                    for s in range(1, kernel_w):
                         won = winner[i - s] == int32(s)
                         gradient += spread[i - s] if won else float32(0)
                     place = row[i]
@@ -240,12 +247,12 @@ def average_backward(
             start = left - margin  # the column of word 0
             q0 = max(0, (start + pad_left + stride_w - 1) // stride_w)
             q1 = min(Q, (right - 1 + pad_left) // stride_w + 1)
+            for base in range(0, SPAN, cuda.blockDim.x):
+                spread[base + tx] = float32(0)
+            cuda.syncthreads()
             for h in range(H):
                 p0 = max(0, (h + pad_top - kernel_h) // stride_h + 1)
                 p1 = min(P, (h + pad_top) // stride_h + 1)
-                for base in range(0, SPAN, cuda.blockDim.x):
-                    spread[base + tx] = float32(0)
-                cuda.syncthreads()
                 for q in range(q0 + tx, q1, cuda.blockDim.x):
                     w = q * stride_w - pad_left
                     columns = min(w + kernel_w, W) - max(w, 0)

@@ -52,7 +52,7 @@ class MaxPool(Layer):
                 (x,),
                 window(self.kernel, self.stride, self.padding),
                 grid=planes(x),
-                block=strip(x),
+                block=strip(y),
                 flops=taps(self.kernel) * (y.nbytes // 4),
                 moved=x.nbytes + y.nbytes,
             ),
@@ -71,7 +71,7 @@ class MaxPool(Layer):
                 # cuDNN asks for y, too; the kernel finds the maxima again.
                 held=(y,) if node.declarations == "original" else (),
                 grid=planes(x),
-                block=strip(x),
+                block=strip(y),
                 flops=2 * taps(self.kernel) * (y.nbytes // 4),
                 moved=2 * x.nbytes + dy.nbytes,
             ),
@@ -134,7 +134,7 @@ class AveragePool(Layer):
                 (x,),
                 (*scalars, int(self.count_padding)),
                 grid=planes(x),
-                block=strip(x),
+                block=strip(y),
                 flops=flops,
                 moved=moved,
             ),
@@ -157,7 +157,7 @@ class AveragePool(Layer):
                     view="channels",
                     held=held,
                     grid=planes(x),
-                    block=strip(x),
+                    block=strip(y),
                     flops=flops,
                     moved=moved,
                 ),
@@ -171,7 +171,7 @@ class AveragePool(Layer):
                 (*scalars, int(self.count_padding)),
                 held=held,
                 grid=planes(x),
-                block=strip(x),
+                block=strip(y),
                 flops=flops,
                 moved=moved,
             ),
@@ -217,6 +217,6 @@ def planes(x: Tensor) -> tuple[int, ...]:
     return (min(x.shape[0] * x.shape[1], MOST_PLANES),)
 
 
-def strip(x: Tensor) -> tuple[int, ...]:
-    """Block of pooling: one row of threads, which divide the image's columns."""
-    return (32,) if x.shape[3] <= 32 else (64,)
+def strip(y: Tensor) -> tuple[int, ...]:
+    """Block of pooling: one row of threads, which divide the windows of a row."""
+    return (32,) if y.shape[3] <= 32 else (64,)
