@@ -42,13 +42,14 @@ from snref.layers import (
     ReLU,
     Softmax,
 )
-from snref.tensor import Shape, Tensor
+from snref.tensor import ALIGNMENT, Shape, Tensor
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[], Any]
 
 ROUNDS = 40
 AT_LEAST = 0.002  # seconds that a round of one contestant lasts: most are undisturbed
+SLAB = 1 << 30  # bytes for the arrays of a case; untouched ones cost nothing
 AT_MOST = 0.5  # seconds after which a contestant has no more rounds
 
 
@@ -199,22 +200,37 @@ def node_of(case: Case) -> Node:
 
 
 class Values:
-    """The arrays of a node's tensors, made when they are first asked for."""
+    """The arrays of a node's tensors, made when they are first asked for.
+
+    They lie in one slab, as on a device: what the machine makes of a large piece of
+    memory (huge pages) then holds for all of them, and for every run alike.
+    """
 
     def __init__(self) -> None:
         self.arrays: dict[Tensor, Array] = {}
+        self.slab = np.empty(SLAB, np.uint8)
+        self.used = -self.slab.ctypes.data % ALIGNMENT
         self.random = np.random.default_rng(2018)
 
     def __getitem__(self, tensor: Tensor) -> Array:
         if tensor not in self.arrays:
+            made = self.place(tensor)
             if tensor.dtype == "int32":
-                made = np.zeros(tensor.shape, np.int32)
+                made[...] = 0
             else:
-                made = self.random.random(tensor.shape, np.float32) + np.float32(0.5)
-                if tensor.name.startswith(("x", "d")):
-                    made -= np.float32(1)
+                self.random.random(out=made, dtype=np.float32)
+                centred = tensor.name.startswith(("x", "d"))
+                made -= np.float32(0.5 if centred else -0.5)
             self.arrays[tensor] = made
         return self.arrays[tensor]
+
+    def place(self, tensor: Tensor) -> Array:
+        """The next bytes of the slab."""
+        first = self.used
+        self.used += tensor.room
+        assert self.used <= SLAB, f"{tensor} finds no room: SLAB is too small"
+        array = self.slab[first : first + tensor.nbytes].view(tensor.dtype)
+        return array.reshape(tensor.shape)
 
 
 def runnable(launches: Sequence[Launch], values: Values, threads: int) -> Call:
