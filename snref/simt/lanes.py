@@ -17,9 +17,13 @@ from numba.core import ir as numba_ir
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 
 LANE = "threadIdx_x"
+
+# These look for closures and for expressions of whole arrays. A kernel has neither.
+_IDLE = {InlineClosureLikes, NopythonRewrites}
 
 
 class Lanes(CompilerBase):
@@ -29,7 +33,9 @@ class Lanes(CompilerBase):
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes = PassManager("lanes")
         swap = {NativeLowering: _Lowering}
-        passes.passes = [(swap.get(p, p), title) for p, title in usual.passes]
+        passes.passes = [
+            (swap.get(p, p), title) for p, title in usual.passes if p not in _IDLE
+        ]
         passes.finalize()
         return [passes]
 
