@@ -227,10 +227,13 @@ def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
     )
 
 
-def grid_of(threads: int, block: int = 256, most: int = 4096) -> tuple[int, ...]:
-    """Blocks for a grid-stride loop over so many elements.
+def grid_of(threads: int, block: int = 256) -> tuple[int, ...]:
+    """Blocks with a thread for each of so many elements.
+
+    The kernels' loops would do with fewer. But then a block returns to memory far from
+    where it was, once a round, and a CPU that runs it loses half its bandwidth.
 
     >>> grid_of(1000)
     (4,)
     """
-    return (max(1, min(most, (threads + block - 1) // block)),)
+    return (max(1, (threads + block - 1) // block),)

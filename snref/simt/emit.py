@@ -99,12 +99,20 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     for n in frame.views:
         yield f"    {n} = new_{n}(_dynamic)"
     yield from ("    " + line for line in style.once())
+    yield "    blockIdx_x = _first % gridDim_x"
+    yield "    blockIdx_y = _first // gridDim_x % gridDim_y"
+    yield "    blockIdx_z = _first // (gridDim_x * gridDim_y)"
     yield "    for _b in range(_first, _last):"
-    yield "        blockIdx_x = _b % gridDim_x"
-    yield "        blockIdx_y = _b // gridDim_x % gridDim_y"
-    yield "        blockIdx_z = _b // (gridDim_x * gridDim_y)"
     yield from ("        " + line for line in style.prologue())
     yield from printer.lines
+    # the next block: to divide would take as long as a small block itself
+    yield "        blockIdx_x += 1"
+    yield "        if blockIdx_x == gridDim_x:"
+    yield "            blockIdx_x = 0"
+    yield "            blockIdx_y += 1"
+    yield "            if blockIdx_y == gridDim_y:"
+    yield "                blockIdx_y = 0"
+    yield "                blockIdx_z += 1"
     yield "    return 0"
 
 

@@ -39,7 +39,7 @@ Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
 _SERIAL = 512  # threads of a launch below which a worker is not worth waking
-_RANGES = 8  # of blocks, for each worker: blocks and cores are not all equally fast
+_RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
 
 
 def stages(
@@ -264,7 +264,7 @@ class _Pool:
             for i in next_range:
                 if i >= ranges:
                     break
-                first, last = blocks * i // ranges, blocks * (i + 1) // ranges
+                first, last = -(-blocks * i // ranges), -(-blocks * (i + 1) // ranges)
                 try:
                     if not problems:
                         module.run(first, last, grid, arguments)
