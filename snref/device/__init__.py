@@ -5,7 +5,7 @@ issued before it; a launch waits for the copies of the tensors it touches; the m
 of a released tensor waits for its copy out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from snref.layer import Launch
@@ -50,6 +50,12 @@ class Device(Protocol):
 
     def view(self, tensor: Tensor, offset: int) -> Buffer:
         """The tensor's bytes, from this offset of the slab on."""
+        ...
+
+    def prepare(
+        self, launches: Iterable[Launch], values: Mapping[str, int | float]
+    ) -> None:
+        """Make ready for launches to come; values are of scalars given by name."""
         ...
 
     def launch(

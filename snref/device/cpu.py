@@ -6,11 +6,12 @@ rather than to something that looks right.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +19,7 @@ from snref import simt
 from snref.device.views import viewed
 from snref.kernels import find
 from snref.layer import Launch, View
+from snref.simt.ahead import Job, compile_ahead
 from snref.tensor import ALIGNMENT, Shape, Tensor
 
 Array: TypeAlias = NDArray[Any]
@@ -45,6 +47,24 @@ class Buffer:
 def _compiled(kernel: str, threads: int | None) -> Any:
     """A kernel by its name, compiled once a process."""
     return simt.compile(find(kernel), threads=threads)
+
+
+def _number(scalar: int | float) -> int | np.float32:
+    """A scalar of a launch, as a kernel takes it."""
+    return np.float32(scalar) if isinstance(scalar, float) else scalar
+
+
+def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
+    """What there is to compile for a launch."""
+    module, _, name = launch.kernel.rpartition(".")
+    arrays = (
+        np.empty((0,) * len(viewed(tensor.shape, launch.view)), tensor.dtype)
+        for tensor in launch.outputs + launch.inputs
+    )
+    numbers = (_number(values[s] if isinstance(s, str) else s) for s in launch.scalars)
+    x, y, z = (*launch.block, 1, 1)[:3]
+    types = tuple(map(numba.typeof, (*arrays, *numbers)))
+    return Job(f"snref.kernels.{module}", name, (x, y, z), types)
 
 
 class CPU:
@@ -115,7 +135,16 @@ class CPU:
         """Run a kernel on its outputs, then its inputs, then its scalars."""
         _compiled(launch.kernel, self.threads)[launch.grid, launch.block](
             *(buffer.seen_as(launch.view) for buffer in buffers),
-            *(np.float32(s) if isinstance(s, float) else s for s in scalars),
+            *map(_number, scalars),
+        )
+
+    def prepare(
+        self, launches: Iterable[Launch], values: Mapping[str, int | float]
+    ) -> None:
+        """Begin to compile the kernels of launches to come, on other cores."""
+        compile_ahead(
+            list(dict.fromkeys(_job(launch, values) for launch in launches)),
+            self.threads,
         )
 
     def to_host(self, tensor: Tensor, buffer: Buffer) -> Array:

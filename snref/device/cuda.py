@@ -11,7 +11,7 @@ Numba simulates CUDA it runs unchanged, on threads of Python.
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -120,6 +120,11 @@ class GPU:
         for event in (self._leaving.get(tensor), self._arriving.pop(tensor, None)):
             if event is not None:
                 self._vacated.append((event, offset, offset + tensor.room))
+
+    def prepare(
+        self, launches: Iterable[Launch], values: Mapping[str, int | float]
+    ) -> None:
+        """Nothing: each kernel compiles at its first launch."""
 
     def launch(
         self,

@@ -30,9 +30,17 @@ def folder() -> Path:
 
     A temporary folder, gone at the end of the process, if that cannot be written.
     """
+    return _writable(_wanted())
+
+
+def shared() -> bool:
+    """Is the folder one that lasts, and that other processes find, too?"""
+    return folder() == _wanted()
+
+
+def _wanted() -> Path:
     chosen = os.environ.get(VARIABLE)
-    path = Path(chosen) if chosen else _user_cache() / "snref"
-    return _writable(path.absolute())
+    return (Path(chosen) if chosen else _user_cache() / "snref").absolute()
 
 
 def _user_cache() -> Path:
@@ -122,10 +130,18 @@ def load(stem: str, write: Callable[[], str]) -> ModuleType:
         if hasattr(module, "FACTS"):  # its last line
             return module
     text = write()
+    with suppress(FileNotFoundError, ValueError):
+        if path.read_text(encoding="utf-8") == text:  # another process was faster, and
+            return _imported(stem, path)  # its machine code is for this file's time
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)  # whole or not at all, whoever else is writing it
     return _imported(stem, path)
+
+
+def holds(stem: str) -> bool:
+    """Is there machine code for this module?"""
+    return any((folder() / "__pycache__").glob(f"{stem}.launch-*.nbi"))
 
 
 def forget(stem: str) -> None:

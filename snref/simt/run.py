@@ -140,8 +140,7 @@ class Module:
             return stages(function, block, types, dynamic, style)
 
         self.stages = made
-        key = cache.key(function, block, dynamic, types, style.__name__)
-        self.stem = f"{function.__name__}_{key}"
+        self.stem = self.stem_of(function, block, dynamic, types, style)
         with _no_collection():
             module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
@@ -153,14 +152,31 @@ class Module:
             values = front(function, block, types, dynamic).constants
             self.constants = tuple(values[n] for n in self.constant_names)
 
-    def compile(self, grid: Three, given: Sequence[Any]) -> None:
-        """Make the machine code, or load it, by a launch of no block."""
+    @staticmethod
+    def stem_of(
+        function: Any,
+        block: Three,
+        dynamic: int,
+        types: tuple[Any, ...],
+        style: type[Style] = Style,
+    ) -> str:
+        """The name of the module's files."""
+        key = cache.key(function, block, dynamic, types, style.__name__)
+        return f"{function.__name__}_{key}"
+
+    def signature(self, types: Sequence[Any]) -> tuple[Any, ...]:
+        """The types that the code takes, of a kernel's arguments of these types."""
+        behind = (*self.constants, np.empty(0, np.uint8))
+        return (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
+
+    def compile(self, signature: tuple[Any, ...]) -> None:
+        """Make the machine code, or load it."""
         with _no_collection():
             try:
-                self.code(0, 0, *grid, *given)
+                self.code.compile(signature)
             except (EOFError, pickle.UnpicklingError):  # of what Numba kept: damaged
                 cache.forget(self.stem)
-                self.code(0, 0, *grid, *given)
+                self.code.compile(signature)
 
     def run(
         self,
@@ -175,7 +191,7 @@ class Module:
         given = (*arguments, *self.constants, arena, *more)
         try:
             if not self.code.overloads:
-                self.compile(grid, given)
+                self.compile((numba.intp,) * 5 + tuple(map(numba.typeof, given)))
             status = self.code(first, last, *grid, *given)
         except numba.errors.NumbaError as e:
             # Numba names a line of the generated text: find it in the kernel's own

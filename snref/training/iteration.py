@@ -1,6 +1,6 @@
 """An iteration: a plan for batches of one size, and the buffers it works on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, TypeAlias
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from snref.device import Buffer, Device
 from snref.execution import Execution
+from snref.layer import Launch
 from snref.net import Net
 from snref.plans import Plan, Run, memory
 from snref.reports import RESIDENT
@@ -53,6 +54,12 @@ class Iteration:
             for i, step in enumerate(plan.steps)
             if isinstance(step, Run) and step.phase != "update"
         )
+
+    def launches(self) -> Iterator[Launch]:
+        """All launches of the plan, in their order."""
+        for step in self.plan.steps:
+            if isinstance(step, Run):
+                yield from step.launches
 
     def train(self, images: Array, labels: Array, values: Values) -> float:
         """Train on a batch; returns its loss.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -133,8 +134,10 @@ class Session:
     @property
     def peak(self) -> int:
         """Bytes of the slab in use at most, in iterations and evaluations so far."""
-        every = (*self._training.values(), *self._evaluation.values())
-        return max(iteration.peak for iteration in every)
+        return max(iteration.peak for iteration in self._iterations())
+
+    def _iterations(self) -> tuple[Iteration, ...]:
+        return (*self._training.values(), *self._evaluation.values())
 
     def run(
         self,
@@ -148,6 +151,8 @@ class Session:
         """Train up to so many epochs in all, counted from the very first."""
         start = time.perf_counter()
         stopped = False
+        to_come = chain.from_iterable(i.launches() for i in self._iterations())
+        self.device.prepare(to_come, self._values())
         while self.position.epoch < epochs and not stopped:
             epoch = self.position.epoch
             batches = self.data.batches(

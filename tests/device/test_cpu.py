@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from small_nets import FAMILIES, images_for
 
+from snref.device import cpu
 from snref.device.cpu import CPU
 from snref.device.views import viewed
 from snref.layer import Launch
 from snref.planning import plan
+from snref.simt import Compiled
 from snref.tensor import ALIGNMENT, Tensor
 from snref.training import Session, Settings
 
@@ -93,3 +96,21 @@ def test_any_number_of_threads_ends_in_the_same_bits():
         return {key: array.tobytes() for key, array in session.state().items()}
 
     assert state(1) == state(2) == state(3)
+
+
+@pytest.mark.parametrize("family", ["digits", "inception"])
+def test_what_is_prepared_is_what_is_launched(monkeypatch, family):
+    prepared, launched = [], set()
+    monkeypatch.setattr(cpu, "compile_ahead", lambda jobs, _: prepared.extend(jobs))
+    launch = Compiled.launch
+
+    def seen(self, grid, block, dynamic, arguments):
+        launched.add((self.function, block, tuple(map(numba.typeof, arguments))))
+        return launch(self, grid, block, dynamic, arguments)
+
+    monkeypatch.setattr(Compiled, "launch", seen)
+    net = FAMILIES[family](4)
+    data = images_for(net, 2, held_out=4)
+    Session(plan(net, preset="superneurons"), data, Settings(), "cpu").run(1)
+    assert {(job.function, job.block, job.types) for job in prepared} == launched
+    assert len(prepared) == len(launched)  # none twice

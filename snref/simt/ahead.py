@@ -1,0 +1,112 @@
+"""Kernels compiled before their first launch, on the other cores.
+
+Numba compiles one function at a time in a process. So helper processes begin at the
+far end of the list, and leave what they make in the cache on disk; this process goes
+on from the near end, at each kernel's first launch, and finds the rest there. Nothing
+waits for a helper, and without any the launches compile as ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from snref.simt import cache
+from snref.simt.front import python_function
+from snref.simt.run import Module, Three
+from snref.simt.style import Style
+
+FEWEST = 4  # kernels that are worth a helper, whose start takes as long as one of them
+MOST = 3  # helpers; each needs some 200 MB
+
+_helpers: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel by the module and the name under which it stands there, to compile for
+    a block shape and the Numba types of its arguments."""
+
+    module: str
+    name: str
+    block: Three
+    types: tuple[Any, ...]
+
+    @property
+    def function(self) -> Any:
+        return python_function(getattr(import_module(self.module), self.name))
+
+    def compile(self) -> None:
+        """Into the cache on disk."""
+        module = Module(self.function, self.block, 0, self.types, Style)
+        module.compile(module.signature(self.types))
+
+    def done(self) -> bool:
+        """Is it in the cache already?"""
+        return cache.holds(Module.stem_of(self.function, self.block, 0, self.types))
+
+
+def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
+    """Begin to compile these, in the order of their first launches; returns at once.
+
+    Returns how many helpers it started: none while others are at work, if few kernels
+    are missing, with one thread or one core, or if processes share no cache.
+    """
+    _helpers[:] = [helper for helper in _helpers if helper.poll() is None]
+    cores = threads or os.cpu_count() or 1
+    if _helpers or cores < 2 or not cache.shared() or not sys.executable:
+        return 0
+    missing = [job for job in jobs if not job.done()]
+    count = min(cores - 1, MOST, len(missing) // FEWEST)
+    for i in range(count):
+        with suppress(OSError):
+            _helpers.append(_start(missing[::-1][i::count]))
+    return len(_helpers)
+
+
+def _start(jobs: Sequence[Job]) -> subprocess.Popen[bytes]:
+    """A process that works at these, and has no say."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from snref.simt.ahead import help_"
+    helper = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; help_()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    assert helper.stdin is not None
+    helper.stdin.write(pickle.dumps(list(jobs)))
+    helper.stdin.flush()  # and it stays open: its end is the end of this process
+    return helper
+
+
+@atexit.register
+def _stop() -> None:
+    for helper in _helpers:
+        helper.kill()
+        helper.wait()
+
+
+def help_() -> None:
+    """What a helper does: the jobs that come in, until they or their sender end."""
+    jobs: list[Job] = pickle.load(sys.stdin.buffer)
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    for job in jobs:
+        with suppress(Exception):  # its launch will say what is wrong
+            if not job.done():
+                job.compile()
+    os._exit(0)  # the thread still reads
