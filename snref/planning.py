@@ -11,12 +11,13 @@ from typing import TypeAlias, Unpack, get_args
 
 from snref.costs import Costs
 from snref.device import virtual
+from snref.garbage import no_garbage_collection
 from snref.imports import blamed, imported
 from snref.ladder import Overrides, least_time
 from snref.net import Net, route
 from snref.plans import Alloc, OutOfMemory, Plan, Step, extent
 from snref.reports import PlannedNet, resident
-from snref.scheduler import PRESETS, Options, no_garbage_collection, schedule
+from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.placement import place
 from snref.units import parsed, shortened

@@ -13,7 +13,8 @@ import snref
 
 PACKAGE = Path(snref.__file__).parent
 CORE = {"tensor", "layer", "plans"}
-SCHEDULER = CORE | {"costs", "pool", "scheduler", "units", "verification"}
+SCHEDULER = CORE | {"costs", "garbage", "pool", "scheduler", "units"}
+SCHEDULER |= {"verification"}
 PLANNING = SCHEDULER | {"device.virtual", "files", "ladder", "net"}
 
 # A part of snref -> the parts it may import, and what from outside the standard
@@ -26,6 +27,7 @@ ALLOWED = {
     "plans": {"tensor", "layer"},
     "files": set(),
     "units": set(),
+    "garbage": set(),
     "imports": {"plans"},
     "pool": set(),
     "costs": {"layer", "plans", "files", "units"},
@@ -41,7 +43,7 @@ ALLOWED = {
     "reports": SCHEDULER | {"", "device.virtual", "net", "schemas", "units"},
     "planning": PLANNING | {"imports", "reports"},
     "kernels": {"kernels", "numba", "numpy"},
-    "simt": {"simt", "numba", "llvmlite", "numpy"},
+    "simt": {"simt", "garbage", "numba", "llvmlite", "numpy"},
     "execution": CORE | {"device", "numpy"},
     "data": {"data", "files", "numpy"},
     "checkpoint": {"files", "numpy"},

@@ -8,8 +8,8 @@ from snref.commands import arguments as shared
 from snref.costs import Costs
 from snref.device import virtual
 from snref.files import write
+from snref.garbage import no_garbage_collection
 from snref.net import route
-from snref.scheduler import no_garbage_collection
 
 EXAMPLE = "snref export alexnet --batch 200 --out graph.json"
 

@@ -15,13 +15,14 @@ from snref.commands.tables import Table, put
 from snref.costs import Costs
 from snref.device import virtual
 from snref.device.virtual import simulate
+from snref.garbage import no_garbage_collection
 from snref.ladder import least_time
 from snref.layer import Launch, Work
 from snref.net import Net, route
 from snref.nets import find
 from snref.plans import OutOfMemory, Plan, Run, extent, lower_bound
 from snref.reports import resident
-from snref.scheduler import Options, no_garbage_collection
+from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
 from snref.tensor import Tensor
 from snref.units import mebibytes

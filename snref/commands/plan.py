@@ -6,9 +6,10 @@ from typing import Any, cast, get_args, get_type_hints
 from snref import planning
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
+from snref.garbage import no_garbage_collection
 from snref.ladder import Overrides
 from snref.plans import lines
-from snref.scheduler import PRESETS, Options, no_garbage_collection
+from snref.scheduler import PRESETS, Options
 
 EXAMPLE = "snref plan alexnet --batch 200 --preset superneurons --json -"
 

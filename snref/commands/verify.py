@@ -8,8 +8,8 @@ from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.device.virtual import simulate
 from snref.files import read
+from snref.garbage import no_garbage_collection
 from snref.plans import extent, host_memory, lower_bound, memory
-from snref.scheduler import no_garbage_collection
 from snref.schemas import graph_from_json, plan_from_json
 from snref.units import mebibytes, shortened
 from snref.verification import verify

@@ -70,7 +70,7 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] over the windows whose first maximum is (h, w),
 
     first in the order of rows, then columns. Two steps find it: the first maximum of
-    every column of the window, then the first of those.
+    every column of the window, then the first of those. A NaN is larger than nothing.
     """
     # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
     # several loads under way in each thread instead.

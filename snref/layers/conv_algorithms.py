@@ -12,7 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from snref.layer import Algorithm, Launch, Part, Scalar, View, grid_of
-from snref.layers.shapes import rows
+from snref.layers.shapes import MOST_ROWS, rows
 from snref.tensor import Shape, Tensor
 
 # The scalars of a launch: strides down and across, padding of top and left, groups.
@@ -210,8 +210,7 @@ def _tiled(conv: _Convolution) -> Algorithm:
         ("a", "b"),
         (h, w, p, q, r, s, *conv.window),
         (
-            _ceil(columns, SIDE),
-            _ceil(lines * SIDE, width),
+            _ceil(columns, SIDE) * _ceil(lines * SIDE, width),
             phases * conv.groups * _ceil(own, height),
         ),
         conv.flops,
@@ -243,7 +242,7 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
     own = conv.w[0] // conv.groups
     tiles = FILTER_STRIDED if conv.window[1] > 1 else FILTER
     name, (height, width) = _cheapest(tiles, c * r * s, own)
-    slices = conv.slices if apart else 1
+    slices = min(conv.slices, max(MOST_ROWS // conv.groups, 1)) if apart else 1
     return _Launch(
         f"tiled.filter_{name}",
         ("workspace" if apart else "output",),
@@ -251,7 +250,7 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
         (conv.x[0], *_sizes(conv), r, s, *conv.window, conv.images, int(apart)),
         (_ceil(c * r * s, height), _ceil(own, width), slices * conv.groups),
         conv.flops,
-        conv.moved + 4 * (slices - 1) * prod(conv.w),
+        conv.moved + 4 * (conv.slices - 1) * apart * prod(conv.w),
         view="flat",
     )
 

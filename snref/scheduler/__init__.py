@@ -16,13 +16,12 @@ pass here: the other stages put in second definitions (a re-run, a copy back), a
 then does it show what is dead in between. No stage knows a device or a kind of layer.
 """
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from snref.costs import Costs
+from snref.garbage import no_garbage_collection
 from snref.plans import (
     OutOfMemory,
     Plan,
@@ -193,17 +192,3 @@ def _fullest(plan: Plan) -> str:
         key=lambda pair: pair[0],
     )
     return f"{run.layer} {run.phase}"
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Plans hold many small objects and no cycles: collecting them takes longer
-    than making them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -31,13 +31,15 @@ SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
 TOTALS = {ANY, COUNT, HIGHEST}
 
 AXES = "xyz"
+THREAD = tuple(f"threadIdx_{a}" for a in AXES)
+BLOCK = tuple(f"blockIdx_{a}" for a in AXES)
+GRID = tuple(f"gridDim_{a}" for a in AXES)
+
 # Names of the generated text that a kernel cannot have for itself.
 RESERVED = {"_t", "_b", "_u", "_lanes", "_arena", "_first", "_last", "_dynamic"}
 RESERVED |= {"_now", "_begin", "_report", "_int64", "_where", "_seen", "_counts"}
 RESERVED |= {"numba", "njit", "in_buffer", "on_stack", "launch", "Lanes"}
-THREAD = tuple(f"threadIdx_{a}" for a in AXES)
-BLOCK = tuple(f"blockIdx_{a}" for a in AXES)
-GRID = tuple(f"gridDim_{a}" for a in AXES)
+RESERVED |= {*THREAD, *BLOCK, *GRID}
 
 # A line number of the n-th source file of a kernel is n * FILE + the line: device
 # functions may come from other files than the kernel.

@@ -29,7 +29,7 @@ from snref.simt.ir import Kernel
 from snref.simt.recorder import BRANCH, LOAD, ROUNDS, SECTOR, SHARED, STORE
 from snref.simt.run import Compiled, Three, in_c_order
 from snref.simt.storage import Storage
-from snref.simt.style import Style, expand_slots
+from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 
 _FLOPS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
@@ -148,6 +148,7 @@ class Counting(Style):
         return {"sites_noted": tuple(self.sites), "lines": tuple(self.lines)}
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
+        no_whole_arrays(self.kernel, stmt)
         notes = _Notes(self, stmt.lineno, inside)
         new = ast.fix_missing_locations(notes.visit(copy.deepcopy(stmt)))
         return ast.unparse(new).splitlines()
@@ -183,7 +184,7 @@ class _Notes(ast.NodeTransformer):
         """The element, its place noted; local arrays are registers."""
         assert isinstance(node.value, ast.Name)
         a, style = node.value.id, self.style
-        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        places = one_element(style.kernel, node, self.line)
         places = [self.visit(p) for p in places]
         if a in style.local:
             inside = ast.Tuple([*places, ir.name("_t")], ast.Load())

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from math import prod
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
@@ -18,6 +16,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
+from snref.garbage import no_garbage_collection
 from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
@@ -141,7 +140,7 @@ class Module:
 
         self.stages = made
         self.stem = self.stem_of(function, block, dynamic, types, style)
-        with _no_collection():
+        with no_garbage_collection():
             module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
@@ -171,10 +170,12 @@ class Module:
 
     def compile(self, signature: tuple[Any, ...]) -> None:
         """Make the machine code, or load it."""
-        with _no_collection():
+        with no_garbage_collection():
             try:
                 self.code.compile(signature)
-            except (EOFError, pickle.UnpicklingError):  # of what Numba kept: damaged
+            except numba.errors.NumbaError:
+                raise
+            except Exception:  # what Numba kept is damaged, and may raise anything
                 cache.forget(self.stem)
                 self.code.compile(signature)
 
@@ -202,18 +203,6 @@ class Module:
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             raise KernelError(f"{self.facts['sites'][site]} (block {block})")
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Compilers make many objects and few cycles: looking for those costs 15 %."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def memory(a: np.ndarray) -> tuple[Any, ...]:
@@ -260,8 +249,7 @@ class _Pool:
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.workers = 0
-        self.process = os.getpid()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal's handler may launch, too
 
     def run(
         self,
@@ -274,37 +262,52 @@ class _Pool:
         ranges = min(blocks, workers * _RANGES)
         next_range = count()
         problems: dict[int, BaseException] = {}
-        done: SimpleQueue[None] = SimpleQueue()
+        begun: list[None] = []  # an element for each worker that came to help
+        ended: list[None] = []
+        bell: SimpleQueue[None] = SimpleQueue()
 
         def share() -> None:
             for i in next_range:
-                if i >= ranges:
+                if i >= ranges or problems:
                     break
                 first, last = -(-blocks * i // ranges), -(-blocks * (i + 1) // ranges)
                 try:
-                    if not problems:
-                        module.run(first, last, grid, arguments)
-                except BaseException as problem:
+                    module.run(first, last, grid, arguments)
+                except Exception as problem:
                     problems[first] = problem
-                done.put(None)
+
+        def help_() -> None:
+            begun.append(None)  # before it looks whether anything is left
+            try:
+                share()
+            finally:
+                ended.append(None)
+                bell.put(None)
 
         self.grow(workers - 1)
         for _ in range(workers - 1):
-            self.jobs.put(share)
-        share()
-        for _ in range(ranges):  # not for workers that have yet to wake: none is left
-            done.get()
+            self.jobs.put(help_)
+        finished = False
+        while not finished:
+            try:
+                share()
+                # Workers that have not begun will find no range left.
+                while len(ended) < len(begun):
+                    with suppress(Empty):
+                        bell.get(timeout=1)
+                finished = True
+            except BaseException as interrupt:  # Ctrl-C: no more ranges, but those
+                problems[-1] = interrupt  # under way still write
         if problems:
             raise problems[min(problems)]
 
     def grow(self, workers: int) -> None:
-        with self.lock:
-            if self.process != os.getpid():  # a fork has none of its parent's threads
-                self.jobs, self.workers, self.process = SimpleQueue(), 0, os.getpid()
-            while self.workers < workers:
-                work = threading.Thread(target=_work, args=(self.jobs,), daemon=True)
-                work.start()
-                self.workers += 1
+        if self.workers < workers:
+            with self.lock:
+                while self.workers < workers:
+                    self.workers += 1
+                    args = (self.jobs,)
+                    threading.Thread(target=_work, args=args, daemon=True).start()
 
 
 def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
@@ -313,6 +316,8 @@ def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
 
 
 _pool = _Pool()
+if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.__init__)  # type: ignore[misc]
 
 
 def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ from snref.simt.checks import (
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.run import Compiled, Module, Three, in_c_order, memory
 from snref.simt.storage import Storage
-from snref.simt.style import Style, expand_slots
+from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 
 # ------------------------------------------------------------------ the text
 
@@ -97,6 +97,7 @@ class Checked(Style):
         }
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
+        no_whole_arrays(self.kernel, stmt)
         new = _Accesses(self, stmt.lineno).visit(copy.deepcopy(stmt))
         new = new if isinstance(new, list) else [new]
         return ir.text(map(ast.fix_missing_locations, new))
@@ -112,14 +113,10 @@ class Checked(Style):
         self.sites.append(line)
         if len(self.sites) > 1 << (EPOCH - SITE):
             raise self.kernel.error(line, "too many accesses for check mode: 1024")
-        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        places = one_element(self.kernel, node, line)
         if a in self.local:
             places = [*places, ir.name("_t")]
-        ndim = self.ndim(a)
-        if len(places) != ndim or any(isinstance(p, ast.Slice) for p in places):
-            raise self.kernel.error(
-                line, f"{ast.unparse(node)} is not one element of {a}; index them all"
-            )
+        ndim = len(places)
         if ndim > 5:
             raise self.kernel.error(
                 line,
@@ -154,11 +151,6 @@ class Checked(Style):
                 ast.If(allowed, [store], []),
             )
         ]
-
-    def ndim(self, a: str) -> int:
-        if a in self.kernel.arrays:
-            return len(self.kernel.arrays[a].shape) + (a in self.local)
-        return int(self.kernel.types[a].ndim)
 
 
 class _Accesses(ast.NodeTransformer):

@@ -10,6 +10,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numba
+
 from snref.simt import ir
 from snref.simt.ir import Kernel
 from snref.simt.storage import Storage
@@ -75,7 +77,8 @@ class _Index(ast.NodeTransformer):
     """
 
     def __init__(self, kernel: Kernel, local: set[str], inside: bool):
-        self.arrays = {*kernel.arrays, *kernel.types}
+        self.ndim = {n: len(a.shape) for n, a in kernel.arrays.items()}
+        self.ndim |= {n: getattr(t, "ndim", 1) for n, t in kernel.types.items()}
         self.local, self.inside = local, inside
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -87,11 +90,12 @@ class _Index(ast.NodeTransformer):
         return ir.call(function, node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.ndim:
             return self.generic_visit(node)
         place = self.visit(node.slice)
         places = place.elts if isinstance(place, ast.Tuple) else [place]
-        places = [_unsigned(p) for p in places]
+        if len(places) == self.ndim[node.value.id]:  # else a row, or by a tuple's name
+            places = [_unsigned(p) for p in places]
         if node.value.id in self.local:
             places.append(ir.name("_t"))
         inside = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
@@ -104,6 +108,44 @@ class _Index(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         return expand_slots(self, node) or self.generic_visit(node)
+
+
+def one_element(kernel: Kernel, node: ast.Subscript, line: int) -> list[ast.expr]:
+    """The indices of an access that is to be looked at.
+
+    Raises KernelError for rows, slices, and indices in a tuple.
+    """
+    assert isinstance(node.value, ast.Name)
+    a = node.value.id
+    places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    whole = kernel.arrays.get(a)
+    ndim = len(whole.shape) if whole else int(kernel.types[a].ndim)
+    if len(places) != ndim or any(isinstance(p, ast.Slice) for p in places):
+        raise kernel.error(
+            line, f"{ast.unparse(node)} is not one element of {a}; index them all"
+        )
+    return list(places)
+
+
+def no_whole_arrays(kernel: Kernel, stmt: ast.stmt) -> None:
+    """Raises KernelError for arithmetic of whole arrays, of which no thread is told."""
+    for node in ast.walk(stmt):
+        match node:
+            case ast.BinOp(left, _, right):
+                operands = [left, right]
+            case ast.AugAssign(target, _, value):
+                operands = [target, value]
+            case ast.UnaryOp(_, operand):
+                operands = [operand]
+            case _:
+                continue
+        for operand in operands:
+            if not isinstance(operand, ast.Name):
+                continue
+            n, line = operand.id, stmt.lineno
+            given = isinstance(kernel.types.get(n), numba.types.Array)
+            if given or n in kernel.arrays:
+                raise kernel.error(line, f"{n} is a whole array here; index an element")
 
 
 def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:

@@ -8,6 +8,7 @@ from snref.layer import Choice, Node
 from snref.layers import Conv, ConvTranspose, Softmax
 from snref.layers.conv_algorithms import algorithms
 from snref.net import Net
+from snref.tensor import Tensor
 
 CONVOLUTIONS = [
     Conv(8, 3, padding=1),
@@ -108,3 +109,36 @@ def test_a_transposed_convolution_has_the_parts_of_a_convolution_swapped(
         "filter": "conv.dw",
         "forward": "data.dy",
     }
+
+
+@pytest.mark.parametrize(
+    ("x", "filters", "window"),
+    [
+        ((2048, 64, 224, 224), (64, 64, 1, 1), (1, 1, 0, 0, 1)),
+        ((4096, 3, 128, 128), (96, 3, 3, 3), (1, 1, 1, 1, 1)),
+        ((16384, 64, 32, 32), (64, 64, 3, 3), (1, 1, 1, 1, 1)),
+        ((128, 512, 32, 32), (512, 1, 3, 3), (1, 1, 1, 1, 512)),
+        ((512, 144, 56, 56), (144, 1, 3, 3), (1, 1, 1, 1, 144)),
+        ((4096, 3, 229, 229), (64, 3, 7, 7), (2, 2, 3, 3, 1)),
+    ],
+)
+def test_grids_of_large_batches_are_those_that_gpus_have(
+    x: tuple[int, ...], filters: tuple[int, ...], window: tuple[int, ...]
+) -> None:
+    down, across, top, left, _ = window
+    image = (
+        (x[2] + 2 * top - filters[2]) // down + 1,
+        (x[3] + 2 * left - filters[3]) // across + 1,
+    )
+    y = (x[0], filters[0], *image)
+    parts = {"forward": (y, x, filters), "data": (x, y, filters)}
+    parts["filter"] = (filters, x, y)
+    for part, shapes in parts.items():
+        tensors = [Tensor(str(i), shape) for i, shape in enumerate(shapes)]
+        for way in algorithms(part, *shapes, window):  # type: ignore[arg-type]
+            scratch = (
+                Tensor("scratch", (way.workspace // 4,)) if way.workspace else None
+            )
+            for launch in way.launches(*tensors, scratch):
+                x_blocks, *others = launch.grid
+                assert x_blocks < 2**31 and max(others, default=1) <= 65535, launch

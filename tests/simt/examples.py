@@ -20,6 +20,14 @@ def scale(a, c):
 
 
 @cuda.jit
+def count_blocks(counts):
+    """Each thread of block b adds b + 1 in row b, blocks counted along x, y, then z."""
+    b = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y
+    b = b * cuda.gridDim.x + cuda.blockIdx.x
+    counts[b, cuda.threadIdx.x] += b + 1
+
+
+@cuda.jit
 def add(a, b, c):
     for i in range(cuda.grid(1), c.size, cuda.gridsize(1)):
         c[i] = a[i] + b[i]

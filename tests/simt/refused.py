@@ -140,6 +140,41 @@ def local_array_above_the_limit(a):
     a[0] = b[0, 0]
 
 
+@cuda.jit
+def named_like_an_index_of_cuda(a):  # refused
+    gridDim_x = 100
+    a[cuda.blockIdx.x] = gridDim_x
+
+
+@cuda.jit
+def row_at_once(a, b):
+    a[cuda.threadIdx.x] = b[cuda.threadIdx.x]  # refused
+
+
+@cuda.jit
+def indices_in_a_tuple(a, b):
+    p = cuda.threadIdx.x, 0
+    a[p] = b[0, 0]  # refused
+
+
+@cuda.jit
+def whole_array_changed(a, b):
+    a += b  # refused
+
+
+@cuda.jit
+def arithmetic_of_a_whole_array(a, b):
+    a[0, 0] = (b + 1)[0, 0]  # refused
+
+
+# In check mode and the profile every access is looked at, an element at a time.
+UNSEEN = {
+    row_at_once: "is not one element",
+    indices_in_a_tuple: "is not one element",
+    whole_array_changed: "a is a whole array",
+    arithmetic_of_a_whole_array: "b is a whole array",
+}
+
 CASES = {
     exception: "try",
     context: "with",
@@ -158,6 +193,7 @@ CASES = {
     negative_index: "negative index",
     text_added_to_a_number: "Numba cannot type it",
     reserved_name: "choose another",
+    named_like_an_index_of_cuda: "choose another",
     name_of_a_slot: "choose another name",
     shuffle_in_a_divergent_while: "a warp operation",
     barrier_for_a_warp: "same barrier",

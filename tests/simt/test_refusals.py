@@ -18,12 +18,26 @@ LINES = Path(refused.__file__).read_text(encoding="utf-8").splitlines()
 def test_a_kernel_is_refused_at_its_line(kernel):
     with pytest.raises(simt.KernelError) as caught:
         simt.compile(kernel)[1, 32](np.zeros(64, np.float32))
-    message = str(caught.value)
+    names_the_line(kernel, str(caught.value), refused.CASES[kernel])
+
+
+def names_the_line(kernel, message, problem):
     name = kernel.py_func.__name__
     found = re.match(rf"refused\.py:(\d+): {name}: (.+)", message, re.DOTALL)
     assert found, message
     assert LINES[int(found[1]) - 1].endswith("# refused"), message
-    assert refused.CASES[kernel] in found[2]
+    assert problem in found[2]
+
+
+@pytest.mark.parametrize("kernel", refused.UNSEEN, ids=lambda k: k.py_func.__name__)
+@pytest.mark.parametrize("look", [simt.check, simt.profile])
+def test_what_check_mode_and_the_profile_would_not_see_they_refuse(kernel, look):
+    a = np.zeros((32, 4), np.float32)
+    with pytest.raises(simt.KernelError) as caught:
+        look(kernel)[1, 32](a, np.ones_like(a))
+    names_the_line(kernel, str(caught.value), refused.UNSEEN[kernel])
+    simt.compile(kernel)[1, 1](a, np.ones_like(a))  # which runs as Numba has it
+    assert a.any()
 
 
 def test_a_wrong_number_of_arguments_is_named():

@@ -1,9 +1,14 @@
 """Kernels on the compiled CPU device against NumPy."""
 
+import _thread
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -250,6 +255,25 @@ def test_a_folder_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     assert tmp_path not in chosen.parents
 
 
+@pytest.mark.parametrize("problem", [ValueError, AttributeError, UnicodeDecodeError])
+def test_damage_may_show_in_any_way(tmp_path, monkeypatch, problem):
+    """Of a pickle that is not what was written."""
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
+    hits(examples.scale)
+    (index,) = tmp_path.rglob("*.nbi")
+    version, _, _ = index.read_bytes().partition(b".")
+    raised = {
+        ValueError: b"cbuiltins\nint\n(Vx\ntR.",
+        AttributeError: b"cbuiltins\nnothing\n.",
+        UnicodeDecodeError: b"\x80\x04\x8c\x02\xff\xfe.",
+    }
+    with pytest.raises(problem):
+        pickle.loads(raised[problem])
+    index.write_bytes(version + b"." + raised[problem])
+    assert hits(examples.scale) == 0  # made anew
+    assert hits(examples.scale) == 1
+
+
 @pytest.mark.parametrize("suffix", ["py", "nbi", "nbc"])
 @pytest.mark.parametrize("left", [0, 40])
 def test_a_damaged_file_of_the_cache_is_made_anew(tmp_path, monkeypatch, suffix, left):
@@ -268,3 +292,109 @@ def test_a_damaged_file_of_the_cache_is_made_anew(tmp_path, monkeypatch, suffix,
 def test_a_grid_or_block_is_one_to_three_positive_numbers(size):
     with pytest.raises(ValueError, match="1 to 3 positive numbers"):
         simt.compile(examples.scale)[size, 32]
+
+
+def test_every_block_runs_once_however_few_or_many():
+    for grid in [2, 3, 9, 17, 1000, (3, 5), (2, 3, 7)]:
+        blocks = int(np.prod(grid))
+        for threads in (1, 2, 3, 7):
+            counts = np.zeros((blocks, 64), np.int32)
+            simt.compile(examples.count_blocks, threads=threads)[grid, 64](counts)
+            assert (counts == np.arange(1, blocks + 1)[:, None]).all()
+
+
+@pytest.mark.parametrize("way", ["raised here", "signalled"])
+def test_after_an_interrupt_nobody_writes(monkeypatch, way):
+    """Ctrl-C while workers are under way: they are waited for, no block begins."""
+    compiled = simt.compile(examples.scale, threads=3)
+    a, c = np.ones(512, np.float32), np.zeros(512, np.float32)
+    (compiled[8, 64](a, c), c.fill(0))
+    (module,) = compiled.modules.values()
+    running, main = [], threading.current_thread()
+    launch = module.run
+
+    def slow(first, last, *rest):
+        if threading.current_thread() is main and len(running) > 1:
+            if way == "signalled":
+                _thread.interrupt_main()
+            time.sleep(0.01)
+            if way == "raised here":
+                raise KeyboardInterrupt
+        running.append(first)
+        time.sleep(0.05)
+        launch(first, last, *rest)
+        running.append(last)
+
+    monkeypatch.setattr(module, "run", slow)
+    with pytest.raises(KeyboardInterrupt):
+        compiled[8, 64](a, c)
+    assert len(running) % 2 == 0  # none under way
+    left = c.copy()
+    time.sleep(0.2)
+    assert (c == left).all()
+    monkeypatch.undo()
+    compiled[8, 64](a, c)
+    assert (c == 3).all()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers of signals")
+def test_a_signal_s_handler_may_launch():
+    run_python(
+        """
+        import faulthandler, signal, time
+        import numpy as np
+        from snref import simt
+        from tests.simt import examples
+
+        faulthandler.dump_traceback_later(60, exit=True)
+        compiled = simt.compile(examples.scale, threads=2)
+        a = np.ones(640, np.float32)
+        compiled[10, 64](a, a * 0)
+
+        def handler(*_):
+            simt.run._pool.workers = 0  # so that both are growing
+            compiled[10, 64](a, a * 0)
+            signal.setitimer(signal.ITIMER_REAL, 0.0003)
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.0003)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            simt.run._pool.workers = 0
+            compiled[10, 64](a, a * 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        """
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_may_launch_whatever_its_parent_was_doing():
+    run_python(
+        """
+        import faulthandler, os, threading
+        import numpy as np
+        from snref import simt
+        from tests.simt import examples
+
+        a = np.ones(640, np.float32)
+        compiled = simt.compile(examples.scale, threads=2)
+        compiled[10, 64](a, a * 0)
+        holds, done = threading.Event(), threading.Event()
+
+        def starts_a_worker():
+            with simt.run._pool.lock:
+                holds.set()
+                done.wait(60)
+
+        threading.Thread(target=starts_a_worker).start()
+        assert holds.wait(60)
+        child = os.fork()
+        if child == 0:
+            faulthandler.dump_traceback_later(60, exit=True)
+            c = a * 0
+            compiled[10, 64](a, c)
+            os._exit(0 if (c == 3).all() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        done.set()
+        """
+    )

@@ -47,7 +47,7 @@ def _forward(filters, rows, strided=False):
     ):
         """y[n,k,p,q] = sum_crs w[k,c,r,s] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-        Blocks: x along q, y along the rows (n, p), z along group and filters.
+        Blocks: x along q within the rows (n, p), y along group and filters.
         """
         # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
         # registers; many independent sums a thread hide latency instead of many warps.
@@ -62,10 +62,12 @@ def _forward(filters, rows, strided=False):
         N, CRS = x.shape[0], w.shape[1]
         K, C = w.shape[0] // groups, CRS // (R * S)
         k_tiles = (K + filters - 1) // filters
-        group = cuda.blockIdx.z // k_tiles
-        k0 = (cuda.blockIdx.z - group * k_tiles) * filters
-        row0 = cuda.blockIdx.y * rows
-        column = cuda.blockIdx.x * SIDE + tx
+        group = cuda.blockIdx.y // k_tiles
+        k0 = (cuda.blockIdx.y - group * k_tiles) * filters
+        across = (Q + SIDE - 1) // SIDE  # blocks
+        down = cuda.blockIdx.x // across
+        row0 = down * rows
+        column = (cuda.blockIdx.x - down * across) * SIDE + tx
         step = stride_w if strided else 1
         v0 = column * step - pad_left
         kt = ty % k_step
@@ -149,7 +151,7 @@ def _data(channels, rows):
         """dx[n,c,h,v] = sum_krs dy[n,k,p,q] w[k,c,r,s]
 
         over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
-        Blocks: x along v, y along the rows (n, h), z along phase, group and channels.
+        Blocks: x along v within the rows (n, h), y along phase, group and channels.
         """
         # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
         # registers; many independent sums a thread hide latency instead of many warps.
@@ -165,12 +167,12 @@ def _data(channels, rows):
         N = dy.shape[0]
         K, C = w.shape[0] // groups, w.shape[1] // (R * S)
         c_tiles = (C + channels - 1) // channels
-        phase = cuda.blockIdx.z // (groups * c_tiles)
+        phase = cuda.blockIdx.y // (groups * c_tiles)
         r0 = phase // stride_w
         s0 = phase - r0 * stride_w
-        z = cuda.blockIdx.z - phase * (groups * c_tiles)
-        group = z // c_tiles
-        c0 = (z - group * c_tiles) * channels
+        y = cuda.blockIdx.y - phase * (groups * c_tiles)
+        group = y // c_tiles
+        c0 = (y - group * c_tiles) * channels
         # the phase's taps, its first pixel, the output that meets this one at r0, s0
         phase_r = (R - r0 + stride_h - 1) // stride_h
         phase_s = (S - s0 + stride_w - 1) // stride_w
@@ -180,8 +182,10 @@ def _data(channels, rows):
         v0 = q0 * stride_w + s0 - pad_left
         phase_h = max((H - h0 + stride_h - 1) // stride_h, 1)
         depth = K * phase_r * phase_s
-        row0 = cuda.blockIdx.y * rows
-        column = cuda.blockIdx.x * SIDE + tx
+        across = ((W + stride_w - 1) // stride_w + SIDE - 1) // SIDE  # blocks
+        down = cuda.blockIdx.x // across
+        row0 = down * rows
+        column = (cuda.blockIdx.x - down * across) * SIDE + tx
         ct = ty % c_step
         jt = ty // c_step * j_count
         for i in range(i_count):
