@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from math import prod
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
@@ -37,7 +37,7 @@ Size: TypeAlias = int | Sequence[int]
 Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
-_SERIAL = 512  # threads of a launch below which a worker is not worth waking
+_WORTH = 50e-6  # seconds of a core's work that are worth waking a worker
 _RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
 
 
@@ -118,10 +118,18 @@ class Compiled:
         module = self.module(block, dynamic, arguments)
         blocks = grid[0] * grid[1] * grid[2]
         workers = 1 if module.ordered else min(self.threads, blocks)
-        if workers == 1 or blocks * prod(block) < _SERIAL:
+        if workers == 1:
             module.run(0, blocks, grid, arguments)
             return
-        _pool.run(module, blocks, workers, grid, arguments)
+        # as many workers as the last launch like this one would have been worth
+        like = grid, *(a.size for a in arguments if isinstance(a, np.ndarray))
+        known = module.seconds.get(like)
+        if known is not None:
+            workers = min(workers, 1 + int(known / _WORTH))
+        fresh = not module.code.overloads  # it will compile, too
+        seconds = _pool.run(module, blocks, workers, grid, arguments)
+        if not fresh:
+            module.seconds[like] = seconds
 
 
 class Module:
@@ -139,6 +147,7 @@ class Module:
             return stages(function, block, types, dynamic, style)
 
         self.stages = made
+        self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
         self.stem = self.stem_of(function, block, dynamic, types, style)
         with no_garbage_collection():
             module = cache.load(self.stem, lambda: str(made()["emit"]))
@@ -258,10 +267,16 @@ class _Pool:
         workers: int,
         grid: Three,
         arguments: Sequence[Any],
-    ) -> None:
+    ) -> float:
+        """Run all blocks; returns the seconds that it took, of all workers together."""
+        if workers == 1:
+            start = perf_counter()
+            module.run(0, blocks, grid, arguments)
+            return perf_counter() - start
         ranges = min(blocks, workers * _RANGES)
         next_range = count()
         problems: dict[int, BaseException] = {}
+        seconds: list[float] = []
         begun: list[None] = []  # an element for each worker that came to help
         ended: list[None] = []
         bell: SimpleQueue[None] = SimpleQueue()
@@ -271,10 +286,12 @@ class _Pool:
                 if i >= ranges or problems:
                     break
                 first, last = -(-blocks * i // ranges), -(-blocks * (i + 1) // ranges)
+                start = perf_counter()
                 try:
                     module.run(first, last, grid, arguments)
                 except Exception as problem:
                     problems[first] = problem
+                seconds.append(perf_counter() - start)
 
         def help_() -> None:
             begun.append(None)  # before it looks whether anything is left
@@ -300,6 +317,7 @@ class _Pool:
                 problems[-1] = interrupt  # under way still write
         if problems:
             raise problems[min(problems)]
+        return sum(seconds)
 
     def grow(self, workers: int) -> None:
         if self.workers < workers:

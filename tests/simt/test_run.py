@@ -347,6 +347,7 @@ def test_a_signal_s_handler_may_launch():
         from tests.simt import examples
 
         faulthandler.dump_traceback_later(60, exit=True)
+        simt.run._WORTH = 1e-9  # each launch wakes a worker
         compiled = simt.compile(examples.scale, threads=2)
         a = np.ones(640, np.float32)
         compiled[10, 64](a, a * 0)
@@ -398,3 +399,21 @@ def test_a_fork_may_launch_whatever_its_parent_was_doing():
         done.set()
         """
     )
+
+
+def test_workers_are_woken_for_as_much_as_the_last_such_launch_took(monkeypatch):
+    helped = []
+    monkeypatch.setattr(run._Pool, "grow", lambda self, workers: helped.append(workers))
+    compiled = simt.compile(examples.scale, threads=4)
+    a = np.ones(640, np.float32)
+    compiled[10, 64](a, a * 0)
+    (module,) = compiled.modules.values()
+    assert helped == [3] and not module.seconds  # nothing known: it compiled, too
+    for seconds, workers in [(0, 1), (1.5, 2), (2.5, 3), (1000, 4)]:
+        module.seconds = {((10, 1, 1), 640, 640): seconds * run._WORTH}
+        helped.clear()
+        compiled[10, 64](a, a * 0)
+        assert helped == ([workers - 1] if workers > 1 else [])
+        assert module.seconds.keys() == {((10, 1, 1), 640, 640)}
+    compiled[10, 64](a[:600], a * 0)
+    assert len(module.seconds) == 2  # of other sizes nothing was known
