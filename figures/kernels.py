@@ -102,6 +102,12 @@ CASES = (
         lambda f, x: f.max_pool2d(x, 3, 2),
     ),
     Case(
+        "max pool 3x3/2, AlexNet 5",
+        MaxPool(3, 2),
+        ((32, 256, 13, 13),),
+        lambda f, x: f.max_pool2d(x, 3, 2),
+    ),
+    Case(
         "max pool 2x2, VGG 2",
         MaxPool(2),
         ((4, 128, 112, 112),),

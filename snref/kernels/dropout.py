@@ -45,12 +45,9 @@ def scaled(value, word, ratio):
     return value / (float32(1) - ratio) if uniform >= ratio else float32(0)
 
 
-@cuda.jit
-def forward(y, x, seed, layer, iteration, ratio):
-    """y[i] = x[i] / (1 - ratio) if u[i] >= ratio else 0, u uniform in [0, 1).
-
-    y may lie on x.
-    """
+@cuda.jit(device=True)
+def drop(y, x, seed, layer, iteration, ratio):
+    """y[i] = x[i] / (1 - ratio) if u[i] >= ratio else 0, u uniform in [0, 1)."""
     n = x.size
     quarter = (n + 3) // 4
     k0 = uint32(seed)
@@ -69,23 +66,15 @@ def forward(y, x, seed, layer, iteration, ratio):
 
 
 @cuda.jit
+def forward(y, x, seed, layer, iteration, ratio):
+    """y[i] = x[i] / (1 - ratio) if u[i] >= ratio else 0. y may lie on x."""
+    drop(y, x, seed, layer, iteration, ratio)
+
+
+@cuda.jit
 def backward(dx, dy, seed, layer, iteration, ratio):
     """dx[i] = dy[i] / (1 - ratio) if u[i] >= ratio else 0, with the u of forward.
 
     dx may lie on dy.
     """
-    n = dy.size
-    quarter = (n + 3) // 4
-    k0 = uint32(seed)
-    k1 = uint32(seed >> 32)
-    for i in range(cuda.grid(1), quarter, cuda.gridsize(1)):
-        w0, w1, w2, w3 = philox(
-            uint32(i), uint32(i >> 32), uint32(layer), uint32(iteration), k0, k1
-        )
-        dx[i] = scaled(dy[i], w0, ratio)
-        if i + quarter < n:
-            dx[i + quarter] = scaled(dy[i + quarter], w1, ratio)
-        if i + 2 * quarter < n:
-            dx[i + 2 * quarter] = scaled(dy[i + 2 * quarter], w2, ratio)
-        if i + 3 * quarter < n:
-            dx[i + 3 * quarter] = scaled(dy[i + 3 * quarter], w3, ratio)
+    drop(dx, dy, seed, layer, iteration, ratio)
