@@ -1,8 +1,11 @@
 """How fast the kernels are on the CPU device, beside PyTorch and NumPy in the same run.
 
-Every launch of a layer as its net would run it, on one thread; multiply-adds or bytes
-a second (10^9, the bytes as the layer declares them), the best of several rounds in
-which all take turns. Nothing here is a test: a rate is a fact about a machine.
+Every launch of a layer as its net would run it, on one thread and on two; PyTorch and
+NumPy on one (for a convolution, NumPy's BLAS does a product of as many multiply-adds).
+Multiply-adds or bytes a second (10^9, the bytes as the layer declares them: more than
+the machine's memory gives where a cache holds them), the best of several rounds in
+which all take turns. Two cores can be more than twice one: they have two caches.
+Nothing here is a test: a rate is a fact about a machine.
 
 python -m figures kernels --measure    everything, as CSV and picture
 python -m figures.kernels              the table of that CSV
@@ -15,12 +18,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
 
+import llvmlite.binding as llvm
+import numba
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -384,6 +390,16 @@ def machine() -> dict[str, float]:
     return {"GMAC/s": 1024**3 / product / 1e9, "GB/s": 8 * (1 << 24) / copy / 1e9}
 
 
+def described(torch: Any) -> str:
+    """The machine, the versions and the day of a measurement."""
+    versions = {"numba": numba.__version__, "numpy": np.__version__}
+    if torch:
+        versions["torch"] = torch.__version__
+    packages = " ".join(f"{name} {version}" for name, version in versions.items())
+    cores, features = os.cpu_count(), llvm.get_host_cpu_name()
+    return f"{cores} cores of {features}; {packages}; {date.today()}"
+
+
 def measure_here(words: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The rows of operations that hold one of the words, measured in this process."""
     try:
@@ -393,6 +409,7 @@ def measure_here(words: Sequence[str] = ()) -> list[dict[str, Any]]:
     else:
         torch.set_num_threads(1)
     most = machine()
+    where = described(torch)
     rows = []
     for case in CASES:
         if words and not any(word in case.name for word in words):
@@ -428,6 +445,7 @@ def measure_here(words: Sequence[str] = ()) -> list[dict[str, Any]]:
                     "to_pytorch": round(pytorch / spent, 3) if pytorch else "",
                     "two_to_one": round(spent / two, 3),
                     "of_machine": round(work / spent / most[unit], 3),
+                    "where": where,
                 }
             )
     return rows
@@ -517,4 +535,7 @@ if __name__ == "__main__":
     from figures.__main__ import HERE, read
 
     asked = sys.argv[1:]
+    if asked and not any(word in case.name for word in asked for case in CASES):
+        known = "; ".join(case.name for case in CASES)
+        sys.exit(f"no operation has such a word; there are: {known}")
     print(table(measure(asked) if asked else read(HERE / "data" / "kernels.csv")))

@@ -61,8 +61,15 @@ def test_plan_prints_the_papers_number(command):
 
 def test_plan_prints_its_steps_when_asked(command):
     _, out, _ = command("plan lenet --preset liveness --steps")
-    assert "\nforward   conv1  -> conv1.y" in out
-    assert "\nfree      conv1.y" in out
+    assert "\n    1  forward   conv1  -> conv1.y" in out
+    assert "\n       free      conv1.y" in out
+
+
+def test_the_steps_have_the_numbers_of_the_summary(command):
+    _, out, _ = command("plan alexnet --batch 200 --steps")
+    assert "step 44, lrn1 backward" in out
+    assert "\n   44  backward  lrn1  " in out
+    assert "\n   46  backward  " in out and "\n   47  " not in out
 
 
 def test_json_on_standard_output_is_all_there_is(command):

@@ -1,6 +1,7 @@
 """``snref plan``: plan a net without running it."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any, cast, get_args, get_type_hints
 
 from snref import planning
@@ -8,7 +9,7 @@ from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.garbage import no_garbage_collection
 from snref.ladder import Overrides
-from snref.plans import lines
+from snref.plans import Plan, lines
 from snref.scheduler import PRESETS, Options
 
 EXAMPLE = "snref plan alexnet --batch 200 --preset superneurons --json -"
@@ -62,6 +63,15 @@ def overrides(arguments: argparse.Namespace) -> Overrides:
     return cast(Overrides, given)
 
 
+def _numbered(plan: Plan) -> Iterator[str]:
+    """The plan as text, with the numbers of the steps that the summary counts."""
+    number = 0
+    for line in lines(plan):
+        counts = line.startswith(("forward ", "backward "))
+        number += counts
+        yield f"{number if counts else '':>5}  {line}"
+
+
 def run(arguments: argparse.Namespace) -> int:
     with no_garbage_collection():
         planned = planning.plan(
@@ -76,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         text = planned.summary()
         if arguments.steps:
-            text = "\n".join([text, "", *lines(planned.plan)])
+            text = "\n".join([text, "", *_numbered(planned.plan)])
         rows = [
             (number, step.layer, step.phase, step.nbytes, step.tensors)
             for number, step in enumerate(planned.steps, 1)

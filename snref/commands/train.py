@@ -149,7 +149,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         trained = _train(net, given | under_budget)
         if trained.stopped:
-            where = f" and saved to {arguments.save}" if arguments.save else ""
+            where = "; nothing is saved without --save"
+            if arguments.save:
+                where = f" and saved to {arguments.save}"
             return _failed(
                 f"stopped after iteration {trained.position.iteration}{where}"
             )

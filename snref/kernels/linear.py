@@ -1,9 +1,10 @@
 """Fully connected layer: three products of matrices, tiled in shared memory.
 
-Blocks are 16 x 16 threads, tiles DEPTH products deep; a thread computes several rows
-and columns of its block's outputs, 16 apart, in registers. Every output is one sum in
-ascending order. The 64x64 kernels are for large batches, the 16x256 ones for batches
-so small that most rows of a larger tile would be empty.
+Blocks are 16 x 16 threads, tiles 16 or 32 products deep; a thread computes several
+rows and columns of its block's outputs in registers, as far apart as there are threads
+along them. Every output is one sum in ascending order. The 64x64 kernels are for large
+batches, the 16x256 ones for batches so small that most rows of a larger tile would be
+empty.
 
 Source: Kirk and Hwu 2016, chapter 4 (tiles), and any BLAS (registers).
 """
@@ -14,7 +15,7 @@ SIDE = 16
 
 
 def _forward(rows, columns, deep):
-    """The kernel whose blocks compute rows x columns outputs from tiles so deep."""
+    """The kernel whose blocks compute rows x columns outputs from tiles `deep` deep."""
     i_count = 4
     n_step = rows // i_count  # threads along the rows; the others, along the columns
     j_count = columns * n_step // (SIDE * SIDE)
@@ -30,7 +31,7 @@ def _forward(rows, columns, deep):
 
         Blocks: x along k, y along n.
         """
-        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
         # registers; many independent sums a thread hide latency instead of many warps.
         x_tile = cuda.shared.array((rows, pitch), float32)
         w_tile = cuda.shared.array((deep, w_pitch), float32)
@@ -77,7 +78,7 @@ def _forward(rows, columns, deep):
 
 
 def _data(rows, columns, deep):
-    """The kernel whose blocks compute rows x columns outputs from tiles so deep."""
+    """The kernel whose blocks compute rows x columns outputs from tiles `deep` deep."""
     i_count = 4
     n_step = rows // i_count
     j_count = columns * n_step // (SIDE * SIDE)
@@ -92,7 +93,7 @@ def _data(rows, columns, deep):
 
         Blocks: x along c, y along n.
         """
-        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
         # registers; many independent sums a thread hide latency instead of many warps.
         y_tile = cuda.shared.array((rows, pitch), float32)
         w_tile = cuda.shared.array((deep, columns), float32)
@@ -150,7 +151,7 @@ def filter_64x64(dw, x, dy):
 
     Blocks: x along c, y along k.
     """
-    # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
     # registers; many independent sums a thread hide latency instead of many warps.
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
     y_tile = cuda.shared.array((DEPTH, TILE), float32)

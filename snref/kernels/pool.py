@@ -4,31 +4,36 @@ Window (p, q) covers the rows h of p stride_h - pad_top + r, r < kernel_h, that 
 the image, and the columns w of q stride_w - pad_left + s likewise: padding is never a
 maximum, and adds nothing to a sum.
 
-A block is one row of threads, which goes down a plane (a channel of an image) together,
-a row of windows after another, in two steps with a row of shared memory between them.
+A block is one row of threads, 32 or 64, which goes down a plane (a channel of an image)
+together, a row of windows after another, in two steps with a row of shared memory
+between them. (Where one window is the whole plane, `global_average_forward`, a thread
+takes a plane.)
 
 Forward: the maximum or sum of every column first, which overlapping windows share, then
 of the columns of each window.
 
-Backward: a pixel gathers from the windows around it, which needs no atomics and fixes
-the order of its sum. The gradients of a row of windows are spread out to the columns
-where those windows start, with zeros between: then threads of neighbouring columns read
-neighbouring words, whatever the stride, and no thread has to divide.
+Backward: a pixel gathers from the windows around it, a row of windows after another,
+which needs no atomics and fixes the order of its sum. The gradients of such a row are
+spread out to the columns where its windows start, with zeros between: then threads of
+neighbouring columns read neighbouring words, whatever the stride, and no index is
+divided.
 """
 
 import math
 
 from numba import cuda, float32, int32
 
-SPAN = 192  # columns in shared memory: a tile, its margins, and idle threads
-WIDEST = 64  # kernel_w that leaves room for a tile
+# Columns in shared memory: a tile, its margins, and what the threads of a block write
+# beyond it, which nobody reads. A multiple of the block.
+SPAN = 192
+WIDEST = 64  # the largest kernel_w: it leaves room for a tile with blocks of 64
 
 
 @cuda.jit
 def max_forward(y, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
     """y[n,c,p,q] = max_hw x[n,c,h,w] over window (p, q); NaN if it holds one."""
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
+    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
+    # several rows, which the compiler unrolls, keep memory busy.
     column = cuda.shared.array(SPAN, float32)  # the largest value of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -70,15 +75,16 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] over the windows whose first maximum is (h, w),
 
     first in the order of rows, then columns. Two steps find it: the first maximum of
-    every column of the window, then the first of those. A NaN is larger than nothing.
+    every column of the window, then the first of those.
+    Which element of a window with a NaN gets its gradient is not said.
     """
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
+    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
+    # several rows, which the compiler unrolls, keep memory busy.
     # For every column, of a row of windows:
     highest = cuda.shared.array(SPAN, float32)  # the largest value in the column,
     row = cuda.shared.array(SPAN, int32)  # the first row where it stands,
-    winner = cuda.shared.array(SPAN, int32)  # which column of a window starting here
-    spread = cuda.shared.array(SPAN, float32)  # has the maximum; that window's dy
+    winner = cuda.shared.array(SPAN, int32)  # the column of the maximum in a window
+    spread = cuda.shared.array(SPAN, float32)  # that starts here; and its dy
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]
     tx = cuda.threadIdx.x
@@ -180,8 +186,8 @@ def average_forward(
     with m = kernel_h kernel_w, or the values of the window that lie in the image if
     count_padding is 0.
     """
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
+    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
+    # several rows, which the compiler unrolls, keep memory busy.
     column = cuda.shared.array(SPAN, float32)  # the sum of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -231,8 +237,8 @@ def average_backward(
     count_padding,
 ):
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] / m over the windows that hold (h, w)."""
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
+    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
+    # several rows, which the compiler unrolls, keep memory busy.
     spread = cuda.shared.array(SPAN, float32)
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]

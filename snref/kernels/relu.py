@@ -15,7 +15,7 @@ def forward(y, x):
 def backward(dx, s, dy):
     """dx[i] = dy[i] if s[i] > 0 else 0. dx may lie on dy.
 
-    s is y or x: they have the same sign, and y is zero where x is negative.
+    s is y or x: they are positive at the same places.
     """
     for i in range(cuda.grid(1), dx.size, cuda.gridsize(1)):
         gradient = dy[i]

@@ -7,8 +7,8 @@
     simt.profile(kernel)[grid, block](*arrays)      # count what a GPU would do, by line
     print(simt.show(kernel, block, *arrays))        # the text that is compiled
 
-The compiler is seven small stages, each a function from a value to a value. They hand
-each other what `ir` defines: kernels, trees, and Python's own syntax trees in them.
+The compiler is seven small stages, functions without side effects. They hand each other
+what `ir` defines: kernels, trees, and Python's own syntax trees in them.
 
     1  front     a Python function -> a kernel in plain names (a folder of small files)
     2  webs      one name for each independent value
@@ -56,6 +56,9 @@ __all__ = ["KernelError", "check", "compile", "profile", "show"]
 
 def compile(kernel: Any, threads: int | None = None) -> Compiled:
     """A kernel that runs on the CPU as `compile(kernel)[grid, block](*arrays)`.
+
+    Nothing is checked, as on a GPU: a wrong index may spoil other memory and end the
+    process, and a race may happen to give the right answer. `check` finds both.
 
     `kernel` is a `@cuda.jit` function or the plain Python function; grid and block are
     numbers or tuples of up to three. Arrays are NumPy arrays and are changed in place.

@@ -1,10 +1,12 @@
 """`python -m snref.simt program.py`: run a CUDA program on the CPU, unchanged."""
 
 import argparse
+import faulthandler
 import os
 import runpy
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from numba.core import config
@@ -21,7 +23,8 @@ def main(arguments: list[str]) -> int:
         prog="python -m snref.simt",
         usage=USAGE,
         description="Run an unchanged Numba CUDA program on the CPU, compiled.",
-        epilog="example: python -m snref.simt -m pytest tests",
+        epilog="example: python -m snref.simt -m pytest tests. As on a GPU, a wrong "
+        "index may end the process: --check finds it.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -32,7 +35,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-m", dest="module", action="store_true", help="run a module")
     parser.add_argument("program", help="a file, or with -m a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    if not arguments:
+        parser.error("give a program, or -m and a module")
     options = parser.parse_args(arguments)
+    if "--check" in options.arguments:
+        print(
+            "snref.simt: --check, given to the program; give it before the program to "
+            "check its kernels",
+            file=sys.stderr,
+        )
     if config.ENABLE_CUDASIM:
         parser.error("NUMBA_ENABLE_CUDASIM is set: unset it, this takes its place")
     if not options.module and not Path(options.program).exists():
@@ -41,6 +52,8 @@ def main(arguments: list[str]) -> int:
     sys.argv = [options.program, *options.arguments]
     folder = os.getcwd() if options.module else os.path.dirname(options.program)
     sys.path[0] = os.path.abspath(folder)
+    with suppress(OSError, AttributeError):  # where errors go to no file
+        faulthandler.enable()  # says where, if a wrong index ends the process
     with installed(options.check):
         try:
             if options.module:

@@ -5,7 +5,7 @@ Statements and expressions are Python's own `ast`, so every stage prints as Pyth
 compiler writes:
 
     threadIdx_x, blockIdx_x, gridDim_x   one component of a CUDA index
-    BARRIER()                            syncthreads
+    BARRIER()                            syncthreads (printed as _barrier(), and so on)
     CUT()                                every thread gets here before any goes on
     ANY(m), COUNT(m), HIGHEST(e)         one value for the block, out of each thread's
     SLOT(v, i)                           the value of variable v in thread i

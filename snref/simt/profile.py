@@ -56,9 +56,9 @@ class Line:
         return self.shared_passes - self.shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """The counts of a launch: `lines`, and their sums."""
+    """The counts of a launch: `lines`, and their sums. Prints as a table."""
 
     kernel: str
     lines: tuple[Line, ...]
@@ -96,7 +96,10 @@ class Report:
                 f"{_blank(n.flops, '12d')}  {n.source.strip()}"
             )
         total = f"{self.flops} flops, {self.bytes} bytes of sectors, "
-        return "\n".join([*rows, total + f"{self.intensity:.2f} flops a byte"]) + "\n"
+        total += f"{self.intensity:.2f} flops a byte"
+        return "\n".join([*rows, total, "ld, st: sectors a warp loads, stores"]) + "\n"
+
+    __repr__ = __str__  # a notebook shows the table, too
 
 
 def _blank(value: float, form: str) -> str:

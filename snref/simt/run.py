@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
+from math import prod
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import FunctionType, MethodType
@@ -96,6 +97,8 @@ class Compiled:
             raise ValueError("a launch is compiled[grid, block](*arguments)")
         grid, block, *rest = configuration
         grid, block = _three(grid), _three(block)
+        if not within_limits(grid, block):
+            raise ValueError(f"grid {grid}, block {block}: {LIMITS}")
         dynamic = int(rest[1]) if len(rest) > 1 else 0
 
         def launch(*arguments: Any) -> Any:
@@ -363,6 +366,23 @@ def _three(size: Size) -> Three:
         raise ValueError(f"a grid or block is 1 to 3 positive numbers, not {size!r}")
     x, y, z = (*map(int, given), 1, 1)[:3]
     return x, y, z
+
+
+# Of every GPU (CUDA C++ Programming Guide, technical specifications).
+LIMITS = (
+    "1 to 1024 threads a block, at most 1024, 1024 and 64 of them along x, y and z; "
+    "1 to 2**31 - 1, 65535 and 65535 blocks along x, y and z"
+)
+
+
+def within_limits(grid: Three, block: Three) -> bool:
+    """Could a GPU have this grid of blocks?"""
+    return (
+        prod(block) <= 1024
+        and block[2] <= 64
+        and grid[0] < 2**31
+        and max(grid[1:]) <= 65535
+    )
 
 
 def _kind(argument: Any) -> Any:

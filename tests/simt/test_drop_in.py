@@ -320,7 +320,16 @@ def test_a_program_gets_its_own_arguments(program, capsys):
     path = program("import sys; print(sys.argv[1:], __name__, sys.path[0])")
     assert command.main([path, "--check", "-m", "--help"]) == 0
     folder = os.path.dirname(path)
-    assert capsys.readouterr().out == f"['--check', '-m', '--help'] __main__ {folder}\n"
+    shown = capsys.readouterr()
+    assert shown.out == f"['--check', '-m', '--help'] __main__ {folder}\n"
+    assert "--check, given to the program; give it before" in shown.err
+
+
+def test_nothing_to_run_is_said_so(capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main([])
+    assert caught.value.code == 2
+    assert "give a program, or -m and a module" in capsys.readouterr().err
 
 
 def test_a_module_gets_its_own_arguments(program, capsys):

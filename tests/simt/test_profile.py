@@ -95,7 +95,7 @@ def test_a_profile_prints_a_row_a_line():
     report = simt.profile(branches)[1, 64](a, c)
     rows = str(report).splitlines()
     assert rows[0] == "branches"
-    assert len(rows) == len(report.lines) + 3
+    assert len(rows) == len(report.lines) + 4 and repr(report) == str(report)
     assert any("100 %" in row and "if t % 2 == 0:" in row for row in rows)
 
 

@@ -417,3 +417,13 @@ def test_workers_are_woken_for_as_much_as_the_last_such_launch_took(monkeypatch)
         assert module.seconds.keys() == {((10, 1, 1), 640, 640)}
     compiled[10, 64](a[:600], a * 0)
     assert len(module.seconds) == 2  # of other sizes nothing was known
+
+
+@pytest.mark.parametrize(
+    ("grid", "block"),
+    [(1, 1025), (1, (32, 33)), (1, (1, 1, 65)), ((1, 65536), 1), ((1, 1, 65536), 1)],
+)
+@pytest.mark.parametrize("run", [simt.compile, simt.check, simt.profile])
+def test_a_launch_is_one_that_a_gpu_could_do(run, grid, block):
+    with pytest.raises(ValueError, match="1 to 1024 threads a block"):
+        run(examples.scale)[grid, block]

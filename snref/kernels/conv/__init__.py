@@ -1,4 +1,5 @@
-"""Convolution, a file an algorithm.
+"""Convolution, a file an algorithm; "sliced" is the filter gradient of `tiled`, with
+its slices of images side by side in a workspace.
 
 N images, C channels, H x W pixels; K filters of C / groups channels and R x S taps;
 P x Q outputs. Padding is what the index arithmetic leaves outside the image.

@@ -73,7 +73,7 @@ def forward(y, w, matrix, groups):
 
     Blocks: x along (n, p, q), y along the filters of a group, z along the groups.
     """
-    # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
     # registers; many independent sums a thread hide latency instead of many warps.
     w_tile = cuda.shared.array((TILE, PITCH), float32)
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
@@ -184,7 +184,7 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
     Blocks: x along the pixels (n, h, v) of a phase, y along the channels of a group,
     z along phase and group.
     """
-    # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
     # registers; many independent sums a thread hide latency instead of many warps.
     w_tile = cuda.shared.array((TILE, PITCH), float32)
     y_tile = cuda.shared.array((DEPTH, TILE), float32)
@@ -268,7 +268,7 @@ def filter(dw, matrix, dy, groups, images):
     Slice by slice of so many images: the sum over n, p, q of each, then of those.
     Blocks: x along d = (c, r, s), y along the filters of a group, z along the groups.
     """
-    # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
     # registers; many independent sums a thread hide latency instead of many warps.
     x_tile = cuda.shared.array((DEPTH, WIDE), float32)
     y_tile = cuda.shared.array((TILE, PITCH), float32)

@@ -8,15 +8,16 @@ the same product with other parts in other places.
 
 Arrays are matrices here, a row an image, or a filter with its C/groups*R*S weights; the
 filter gradient's are flat. The sizes that this hides come as numbers: images H x W,
-outputs P x Q, filters R x S. A filter of one tap with stride 1 sees no neighbours, so
-whoever launches may cut its images' pixels into rows as it likes.
+outputs P x Q, filters R x S. (For filters of one tap with stride 1, which see no
+neighbours, H x W may be any two numbers with that product.)
 
 Blocks are 16 x 16 threads; neighbouring threads in x have neighbouring pixels, so that
 global reads are coalesced. Tiles are DEPTH products deep, or half of it. A thread
-computes several rows and columns of its block's outputs, 16 apart, in registers: per
-value read from shared memory it does more work, and that is what the speed hangs on.
-Kernels exist in a few shapes, for many filters and for few; their names say what a
-block computes, and `snref.layers.conv_algorithms` chooses.
+computes several rows and columns of its block's outputs in registers: per value read
+from shared memory it does more work, and that is what the speed hangs on. Kernels exist
+in a few shapes, for many filters and for few. Their names say what a block computes:
+forward_32x8 is 32 filters at 8 rows of 16 pixels, data_32x8 is 32 channels at as many,
+filter_64x32 is 64 weights of 32 filters. `snref.layers.conv_algorithms` chooses.
 
 Source: Chetlur et al. 2014 (cuDNN), section 3.
 """
@@ -31,7 +32,8 @@ PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different ban
 def _forward(filters, rows, strided=False):
     """The kernel whose blocks compute `filters` filters at `rows` rows of 16 pixels.
 
-    strided: the general one; else stride_w must be 1, which the compiler then knows.
+    strided: for any stride_w; else stride_w must be 1, which the compiler then knows,
+    so that neighbouring threads read neighbouring pixels.
     """
     i_count = 4 if filters <= 64 else filters // SIDE
     k_step = filters // i_count  # threads along the filters; the others, along the rows
@@ -49,7 +51,7 @@ def _forward(filters, rows, strided=False):
 
         Blocks: x along q within the rows (n, p), y along group and filters.
         """
-        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
         # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((filters, pitch), float32)
         x_tile = cuda.shared.array((deep, pixels), float32)
@@ -153,7 +155,7 @@ def _data(channels, rows):
         over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
         Blocks: x along v within the rows (n, h), y along phase, group and channels.
         """
-        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
         # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((channels, pitch), float32)
         y_tile = cuda.shared.array((deep, pixels), float32)
@@ -287,7 +289,7 @@ def _filter(weights, filters, strided=False):
         GPU. All arrays are flat.
         Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
-        # occupancy: 12 to 25 %. Sums, and addresses of a tile's copies, fill 90 to 200
+        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
         # registers; many independent sums a thread hide latency instead of many warps.
         x_tile = cuda.shared.array((DEPTH, x_pitch), float32)
         y_tile = cuda.shared.array((filters, PITCH), float32)

@@ -17,11 +17,13 @@ from numba.core import sigutils, types
 from numba.cuda.args import ArgHint, In
 from numba.np import numpy_support
 
+from snref.simt.run import within_limits
+
 from .arrays import array_at, check_contiguous, on_host
 from .devices import ATTRIBUTES
 from .refusals import refuse
 
-Dimensions = tuple[int, ...]
+Dimensions = tuple[int, int, int]
 Function = Callable[..., Any]
 Compiler = Callable[[Function], Any]  # simt.compile or simt.check
 
@@ -151,7 +153,8 @@ def _one_block(
     kernel: Kernel, grid: Dimensions, block: Dimensions
 ) -> tuple[Dimensions, Dimensions]:
     """The same threads as a single block: `cuda.grid` gives them the same positions."""
-    merged = tuple(g * b for g, b in zip(grid, block, strict=True))
+    x, y, z = (g * b for g, b in zip(grid, block, strict=True))
+    merged = x, y, z
     too_large = math.prod(merged) > ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
     if too_large or _names(kernel.py_func) & set(_OF_BLOCKS):
         refuse(f"{kernel.__name__}[{grid}, {block}]", "grid-sync")
@@ -219,15 +222,12 @@ def _dimensions(given: Any) -> Dimensions:
         raise ValueError(f"a launch has 1, 2 or 3 dimensions, got {given!r}")
     if not all(isinstance(n, int | np.integer) for n in sizes):
         raise TypeError(f"grid and block are integers or tuples of them, got {given!r}")
-    return (*(int(n) for n in sizes), 1, 1)[:3]
+    x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
+    return x, y, z
 
 
 def _check_limits(name: str, grid: Dimensions, block: Dimensions) -> None:
-    for what, sizes in (("GRID", grid), ("BLOCK", block)):
-        for axis, n in zip("XYZ", sizes, strict=True):
-            if not 1 <= n <= ATTRIBUTES[f"MAX_{what}_DIM_{axis}"]:
-                refuse(f"{name}[{grid}, {block}]", "launch-limits")
-    if math.prod(block) > ATTRIBUTES["MAX_THREADS_PER_BLOCK"]:
+    if min(grid + block) < 1 or not within_limits(grid, block):
         refuse(f"{name}[{grid}, {block}]", "launch-limits")
 
 

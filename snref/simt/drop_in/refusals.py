@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from snref.simt import KernelError
+from snref.simt.run import LIMITS
 
 RULES = {
     "foreign-code": "code in CUDA C, PTX or a library cannot run on a CPU: "
@@ -15,9 +16,7 @@ RULES = {
     "GPU instructions: simt.show(kernel, block, *arrays) prints what runs here",
     "memory-manager": "memory is NumPy's, no other manager can take its place",
     "one-device": "there is one device, number 0",
-    "launch-limits": "CUDA's limits hold here too: 1 to 1024 threads a block, at most "
-    "1024, 1024 and 64 of them along x, y and z; 1 to 2**31 - 1, 65535 and 65535 "
-    "blocks along x, y and z",
+    "launch-limits": f"CUDA's limits hold here too: {LIMITS}",
     "grid-sync": "blocks run one after another: a grid can synchronise only where it "
     "can run as one block, of at most 1024 threads that know their positions from "
     "cuda.grid and cuda.gridsize alone and have no shared arrays",
