@@ -61,7 +61,7 @@ def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
     Returns how many helpers it started: none while others are at work, if few kernels
     are missing, with one thread or one core, or if processes share no cache.
     """
-    _helpers[:] = [helper for helper in _helpers if helper.poll() is None]
+    _helpers[:] = [helper for helper in _helpers if helper.returncode is None]
     cores = threads or os.cpu_count() or 1
     if _helpers or cores < 2 or not cache.shared() or not sys.executable:
         return 0
@@ -69,44 +69,69 @@ def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
     count = min(cores - 1, MOST, len(missing) // FEWEST)
     for i in range(count):
         with suppress(OSError):
-            _helpers.append(_start(missing[::-1][i::count]))
+            helper = _start(missing[::-1][i::count])
+            _helpers.append(helper)
+            threading.Thread(target=_until_its_end, args=(helper,), daemon=True).start()
     return len(_helpers)
 
 
 def _start(jobs: Sequence[Job]) -> subprocess.Popen[bytes]:
     """A process that works at these, and has no say."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from snref.simt.ahead import help_"
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    code = (
+        # Ctrl-C at a terminal is for this process, which may go on for a while
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"import sys; sys.path[:] = {path!r}\n"
+        "from snref.simt.ahead import help_; help_()"
+    )
     helper = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; help_()"],
+        [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
     assert helper.stdin is not None
-    helper.stdin.write(pickle.dumps(list(jobs)))
-    helper.stdin.flush()  # and it stays open: its end is the end of this process
+    try:
+        helper.stdin.write(pickle.dumps(list(jobs)))
+        helper.stdin.flush()  # and it stays open: its end is the end of this process
+    except OSError:
+        helper.kill()
+        _until_its_end(helper)
+        raise
     return helper
+
+
+def _until_its_end(helper: subprocess.Popen[bytes]) -> None:
+    """Leaves neither a zombie nor an open pipe."""
+    helper.wait()
+    if helper.stdin is not None:
+        with suppress(OSError):
+            helper.stdin.close()
 
 
 @atexit.register
 def _stop() -> None:
     for helper in _helpers:
         helper.kill()
-        helper.wait()
+        _until_its_end(helper)
 
 
 def help_() -> None:
     """What a helper does: the jobs that come in, until they or their sender end."""
-    jobs: list[Job] = pickle.load(sys.stdin.buffer)
+    try:
+        jobs: list[Job] = pickle.load(sys.stdin.buffer)
+        threading.Thread(target=_watch, daemon=True).start()
+        for job in jobs:
+            with suppress(Exception):  # its launch will say what is wrong
+                if not job.done():
+                    job.compile()
+    finally:
+        os._exit(0)  # the thread still reads
 
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)
 
-    threading.Thread(target=watch, daemon=True).start()
-    for job in jobs:
-        with suppress(Exception):  # its launch will say what is wrong
-            if not job.done():
-                job.compile()
-    os._exit(0)  # the thread still reads
+def _watch() -> None:
+    """Waits for the end of what the sender sends."""
+    while os.read(0, 4096):
+        pass
+    os._exit(0)

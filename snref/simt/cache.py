@@ -124,7 +124,8 @@ def _foreign(function: FunctionType) -> bool:
 
 def load(stem: str, write: Callable[[], str]) -> ModuleType:
     """Import the module of this name, written first if it is not there or damaged."""
-    path = folder() / f"{stem}.py"
+    name = f"{stem}.py"
+    path = folder() / name
     with suppress(FileNotFoundError, SyntaxError, ValueError, EOFError):
         module = _imported(stem, path)
         if hasattr(module, "FACTS"):  # its last line
@@ -133,10 +134,24 @@ def load(stem: str, write: Callable[[], str]) -> ModuleType:
     with suppress(FileNotFoundError, ValueError):
         if path.read_text(encoding="utf-8") == text:  # another process was faster, and
             return _imported(stem, path)  # its machine code is for this file's time
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)  # whole or not at all, whoever else is writing it
+    try:
+        _replace(path, text)
+    except OSError:  # a full disk
+        path = Path(_temporary().name) / name
+        _replace(path, text)
     return _imported(stem, path)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all, whoever else is writing it."""
+    number, part = tempfile.mkstemp(suffix=".part", dir=path.parent, text=True)
+    try:
+        with open(number, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError:
+        os.unlink(part)
+        raise
 
 
 def holds(stem: str) -> bool:

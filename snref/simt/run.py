@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import llvmlite.binding as llvm
 import numba
 import numpy as np
+from numba.core import config
 
 from snref.garbage import no_garbage_collection
 from snref.simt import cache
@@ -39,6 +40,7 @@ Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
 _WORTH = 50e-6  # seconds of a core's work that are worth waking a worker
+_REMEMBERED = 1000  # kinds of launches of a kernel
 _RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
 
 
@@ -83,6 +85,8 @@ class Compiled:
     style: type[Style] = Style
 
     def __init__(self, kernel: Any, threads: int | None = None):
+        if config.ENABLE_CUDASIM:
+            raise RuntimeError("NUMBA_ENABLE_CUDASIM is set: unset it")
         self.function = python_function(kernel)
         if not isinstance(self.function, (FunctionType, MethodType)):
             raise TypeError(f"a kernel is a function written with def, not {kernel!r}")
@@ -99,10 +103,13 @@ class Compiled:
         grid, block = _three(grid), _three(block)
         if not within_limits(grid, block):
             raise ValueError(f"grid {grid}, block {block}: {LIMITS}")
-        dynamic = int(rest[1]) if len(rest) > 1 else 0
+        dynamic = rest[1] if len(rest) > 1 else 0
+        if not isinstance(dynamic, (int, np.integer)) or not 0 <= dynamic <= SHARED:
+            problem = f"{dynamic!r} bytes of dynamic shared memory: 0 to {SHARED}"
+            raise ValueError(problem)
 
         def launch(*arguments: Any) -> Any:
-            return self.launch(grid, block, dynamic, arguments)
+            return self.launch(grid, block, int(dynamic), arguments)
 
         return launch
 
@@ -132,6 +139,8 @@ class Compiled:
         fresh = not module.code.overloads  # it will compile, too
         seconds = _pool.run(module, blocks, workers, grid, arguments)
         if not fresh:
+            if len(module.seconds) > _REMEMBERED:
+                module.seconds.clear()
             module.seconds[like] = seconds
 
 
@@ -187,7 +196,10 @@ class Module:
                 self.code.compile(signature)
             except numba.errors.NumbaError:
                 raise
-            except Exception:  # what Numba kept is damaged, and may raise anything
+            except Exception as problem:
+                if isinstance(problem, OSError) and self.code.overloads:
+                    return  # it is there, and only the disk has no room for it
+                # what Numba kept is damaged, and may raise anything
                 cache.forget(self.stem)
                 self.code.compile(signature)
 
@@ -305,7 +317,7 @@ class _Pool:
                 bell.put(None)
 
         self.grow(workers - 1)
-        for _ in range(workers - 1):
+        for _ in range(min(workers - 1, self.workers)):
             self.jobs.put(help_)
         finished = False
         while not finished:
@@ -326,9 +338,13 @@ class _Pool:
         if self.workers < workers:
             with self.lock:
                 while self.workers < workers:
-                    self.workers += 1
                     args = (self.jobs,)
-                    threading.Thread(target=_work, args=args, daemon=True).start()
+                    work = threading.Thread(target=_work, args=args, daemon=True)
+                    try:
+                        work.start()
+                    except RuntimeError:  # the system has no more: go on with these
+                        break
+                    self.workers += 1
 
 
 def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
@@ -373,6 +389,9 @@ LIMITS = (
     "1 to 1024 threads a block, at most 1024, 1024 and 64 of them along x, y and z; "
     "1 to 2**31 - 1, 65535 and 65535 blocks along x, y and z"
 )
+
+
+SHARED = 227 << 10  # bytes of shared memory a block, on the GPUs that have most
 
 
 def within_limits(grid: Three, block: Three) -> bool:

@@ -288,6 +288,12 @@ def present(device: str) -> Literal["cpu", "cuda"]:
     """Which device "cpu", "cuda" or "auto" is here. Raises ValueError if none is."""
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"no device {device!r}: auto, cpu, cuda")
+    from numba.core import config
+
+    if config.ENABLE_CUDASIM and device != "cuda":
+        raise ValueError(
+            "NUMBA_ENABLE_CUDASIM is set, which only --device cuda can use"
+        )
     if device == "cpu":
         return "cpu"
     from numba import cuda

@@ -20,6 +20,13 @@ def scale(a, c):
 
 
 @cuda.jit
+def add_two(a, c):
+    i = cuda.grid(1)
+    if i < c.size:
+        c[i] = a[i] + 2
+
+
+@cuda.jit
 def count_blocks(counts):
     """Each thread of block b adds b + 1 in row b, blocks counted along x, y, then z."""
     b = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -53,7 +54,12 @@ def test_the_launch_finds_what_a_helper_compiled():
 
 def test_a_helper_works_from_the_far_end(monkeypatch):
     dealt = []
-    monkeypatch.setattr(ahead, "_start", dealt.append)
+
+    def start(jobs):
+        dealt.append(jobs)
+        return SimpleNamespace(wait=lambda: 0, stdin=None)
+
+    monkeypatch.setattr(ahead, "_start", start)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     wanted = jobs(*range(32, 32 * 9, 32))
     compile_ahead(wanted)
@@ -72,6 +78,35 @@ def test_no_helper_without_a_cache_to_share(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("SNREF_CACHE", str(tmp_path / "file"))
     assert compile_ahead(jobs(*range(1, 9))) == 0
+
+
+def test_a_helper_leaves_no_pipe_open_and_no_zombie():
+    assert compile_ahead(jobs(32, 64, 96, 128)) == 1
+    (helper,) = ahead._helpers
+    helper.wait(120)
+    deadline = time.monotonic() + 10
+    while not helper.stdin.closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert helper.stdin.closed
+
+
+def test_a_helper_that_dies_at_once_is_no_problem(monkeypatch):
+    monkeypatch.setattr(
+        sys, "executable", "/bin/true" if os.name == "posix" else "where"
+    )
+    compile_ahead(jobs(32, 64, 96, 128))
+    for helper in ahead._helpers:
+        assert helper.wait(60) is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_ctrl_c_is_for_the_parent():
+    assert compile_ahead(jobs(*range(32, 32 * 17, 32))) == 1
+    (helper,) = ahead._helpers
+    time.sleep(0.5)
+    helper.send_signal(signal.SIGINT)
+    assert helper.wait(120) == 0  # it finished
+    assert all(job.done() for job in jobs(*range(32, 32 * 17, 32)))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills a process as POSIX does")

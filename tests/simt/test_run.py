@@ -1,6 +1,7 @@
 """Kernels on the compiled CPU device against NumPy."""
 
 import _thread
+import errno
 import os
 import pickle
 import signal
@@ -253,6 +254,78 @@ def test_a_folder_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     chosen = cache.folder()
     assert chosen.is_dir()
     assert tmp_path not in chosen.parents
+
+
+def test_many_threads_may_compile_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
+    together, problems = threading.Barrier(8), []
+
+    def work():
+        try:
+            for block in (32, 64, 96):
+                compiled = simt.compile(examples.scale)
+                a, c = np.ones(96, np.float32), np.zeros(96, np.float32)
+                together.wait(60)
+                compiled[3, block](a, c)
+                assert (c == 3).all()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_full_disk_is_no_reason_to_stop(tmp_path, monkeypatch):
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
+
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda source, target: full(source, target))
+        patch.setattr(cache, "_replace", lambda path, text: path.write_text(text))
+        assert hits(examples.scale) == 0  # what Numba would keep finds no room
+    assert not list(tmp_path.rglob("*.nbi"))
+    real = cache._replace
+
+    def full_here(path, text):
+        if tmp_path in path.parents:
+            full(path, text)
+        real(path, text)
+
+    monkeypatch.setattr(cache, "_replace", full_here)
+    assert hits(examples.add_two) == 0
+    assert not list(tmp_path.glob("add_two*"))
+
+
+def test_workers_that_cannot_start_are_not_counted_on(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    pool = run._Pool()
+    monkeypatch.setattr(run, "_pool", pool)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    compiled = simt.compile(examples.scale, threads=4)
+    a, c = np.ones(640, np.float32), np.zeros(640, np.float32)
+    compiled[10, 64](a, c)
+    assert (c == 3).all() and pool.workers == 0 and pool.jobs.empty()
+
+
+@pytest.mark.parametrize("nbytes", [-128, 1.5, 2**33, None, "4"])
+def test_dynamic_shared_memory_is_a_number_of_bytes_that_there_is(nbytes):
+    with pytest.raises(ValueError, match="bytes of dynamic shared memory"):
+        simt.compile(examples.scale)[1, 32, 0, nbytes]
+
+
+def test_numba_s_simulator_is_in_the_way(monkeypatch):
+    monkeypatch.setattr(run.config, "ENABLE_CUDASIM", 1)
+    with pytest.raises(RuntimeError, match="NUMBA_ENABLE_CUDASIM is set"):
+        simt.compile(examples.scale)
 
 
 @pytest.mark.parametrize("problem", [ValueError, AttributeError, UnicodeDecodeError])
