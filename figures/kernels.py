@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 
 from figures.claims import Claim
 from snref import simt
-from snref.device.views import viewed
+from snref.device.views import number, viewed
 from snref.kernels import find
 from snref.layer import Choice, Launch, Layer, Node, Work
 from snref.layers import (
@@ -256,9 +256,8 @@ def runnable(launches: Sequence[Launch], values: Values, threads: int) -> Call:
             for tensor in (*launch.outputs, *launch.inputs)
         ]
         numbers = [
-            scalars.get(s, s) if isinstance(s, str) else s for s in launch.scalars
+            number(scalars[s] if isinstance(s, str) else s) for s in launch.scalars
         ]
-        numbers = [np.float32(s) if isinstance(s, float) else s for s in numbers]
         calls.append(partial(kernel[launch.grid, launch.block], *arrays, *numbers))
     return lambda: [call() for call in calls]
 
@@ -356,11 +355,11 @@ def seconds(calls: Sequence[Call | None]) -> list[float | None]:
     """The best time of each call, in rounds that all of them take part in."""
     counts, spent = [0] * len(calls), [0.0] * len(calls)
     best: list[float | None] = [None] * len(calls)
-    for number in range(ROUNDS):
+    for turn in range(ROUNDS):
         for i, call in enumerate(calls):
             if call is None or spent[i] > AT_MOST:
                 continue
-            if number == 0:
+            if turn == 0:
                 call()  # compiles
             took = timed(call, counts[i] or 1)
             spent[i] += took * (counts[i] or 1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snref import simt
-from snref.device.views import viewed
+from snref.device.views import number, viewed
 from snref.kernels import find
 from snref.layer import Launch, View
 from snref.simt.ahead import Job, compile_ahead
@@ -49,11 +49,6 @@ def _compiled(kernel: str, threads: int | None) -> Any:
     return simt.compile(find(kernel), threads=threads)
 
 
-def _number(scalar: int | float) -> int | np.float32:
-    """A scalar of a launch, as a kernel takes it."""
-    return np.float32(scalar) if isinstance(scalar, float) else scalar
-
-
 def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
     """What there is to compile for a launch."""
     module, _, name = launch.kernel.rpartition(".")
@@ -61,7 +56,7 @@ def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
         np.empty((0,) * len(viewed(tensor.shape, launch.view)), tensor.dtype)
         for tensor in launch.outputs + launch.inputs
     )
-    numbers = (_number(values[s] if isinstance(s, str) else s) for s in launch.scalars)
+    numbers = (number(values[s] if isinstance(s, str) else s) for s in launch.scalars)
     x, y, z = (*launch.block, 1, 1)[:3]
     types = tuple(map(numba.typeof, (*arrays, *numbers)))
     return Job(f"snref.kernels.{module}", name, (x, y, z), types)
@@ -135,7 +130,7 @@ class CPU:
         """Run a kernel on its outputs, then its inputs, then its scalars."""
         _compiled(launch.kernel, self.threads)[launch.grid, launch.block](
             *(buffer.seen_as(launch.view) for buffer in buffers),
-            *map(_number, scalars),
+            *map(number, scalars),
         )
 
     def prepare(

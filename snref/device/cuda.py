@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from snref.device.views import viewed
+from snref.device.views import number, viewed
 from snref.kernels import find
 from snref.layer import Launch, View
 from snref.tensor import Shape, Tensor
@@ -142,7 +142,7 @@ class GPU:
             kernel = self._kernels[launch.kernel] = find(launch.kernel)
         kernel[launch.grid, launch.block, self._compute](
             *(buffer.seen_as(launch.view) for buffer in buffers),
-            *(np.float32(s) if isinstance(s, float) else s for s in scalars),
+            *map(number, scalars),
         )
 
     def to_host(self, tensor: Tensor, buffer: Buffer) -> Array:

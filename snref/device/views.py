@@ -1,6 +1,8 @@
-"""The shapes under which kernels see their arrays (``Launch.view``)."""
+"""How kernels see what a launch gives them: arrays (``Launch.view``) and numbers."""
 
 from math import prod
+
+import numpy as np
 
 from snref.layer import View
 from snref.tensor import Shape
@@ -21,3 +23,8 @@ def viewed(shape: Shape, view: View) -> Shape:
     if view == "channels":
         return (*shape[:2], prod(shape[2:]))
     return (prod(shape),)
+
+
+def number(scalar: int | float) -> int | np.float32:
+    """A scalar of a launch: fractions are float32, as everything is."""
+    return np.float32(scalar) if isinstance(scalar, float) else scalar

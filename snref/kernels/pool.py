@@ -94,7 +94,6 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
         highest[base + tx] = float32(-math.inf)
         row[base + tx] = int32(0)
         winner[base + tx] = int32(0)
-        spread[base + tx] = float32(0)
     cuda.syncthreads()
     for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
         n = plane // C

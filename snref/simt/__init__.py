@@ -27,6 +27,7 @@ what `ir` defines: kernels, trees, and Python's own syntax trees in them.
     run          the stages in a row; launches, shared out among workers
     cache        generated modules on disk, found again by all they are made from
     ahead        kernels compiled on other cores before their first launch
+    limits       what a launch may be on every GPU
     runtime      what the generated text calls: arrays in a frame, atomics, shuffles
     elementary   exp, log and integer division for many threads at once
     lanes        the promise to LLVM that the threads of a run are independent

@@ -22,7 +22,8 @@ from typing import Any
 
 from snref.simt import cache
 from snref.simt.front import python_function
-from snref.simt.run import Module, Three
+from snref.simt.limits import Three
+from snref.simt.run import Module
 from snref.simt.style import Style
 
 FEWEST = 4  # kernels that are worth a helper, whose start takes as long as one of them
@@ -47,12 +48,16 @@ class Job:
 
     def compile(self) -> None:
         """Into the cache on disk."""
-        module = Module(self.function, self.block, 0, self.types, Style)
-        module.compile(module.signature(self.types))
+        Module(self.function, self.block, 0, self.types, Style).compile(self.types)
+
+    @property
+    def stem(self) -> str:
+        """The name under which the cache has it."""
+        return Module.stem_of(self.function, self.block, 0, self.types)
 
     def done(self) -> bool:
         """Is it in the cache already?"""
-        return cache.holds(Module.stem_of(self.function, self.block, 0, self.types))
+        return self.stem in cache.compiled()
 
 
 def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
@@ -65,7 +70,8 @@ def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
     cores = threads or os.cpu_count() or 1
     if _helpers or cores < 2 or not cache.shared() or not sys.executable:
         return 0
-    missing = [job for job in jobs if not job.done()]
+    held = cache.compiled()
+    missing = [job for job in jobs if job.stem not in held]
     count = min(cores - 1, MOST, len(missing) // FEWEST)
     for i in range(count):
         with suppress(OSError):

@@ -154,9 +154,10 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def holds(stem: str) -> bool:
-    """Is there machine code for this module?"""
-    return any((folder() / "__pycache__").glob(f"{stem}.launch-*.nbi"))
+def compiled() -> set[str]:
+    """The modules that there is machine code for."""
+    kept = (folder() / "__pycache__").glob("*.launch-*.nbi")
+    return {path.name.partition(".")[0] for path in kept}
 
 
 def forget(stem: str) -> None:

@@ -19,10 +19,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numba
 from numba.np import numpy_support
 
 BARRIER, CUT = "_barrier", "_cut"
@@ -92,6 +94,14 @@ class Kernel:
     @property
     def threads(self) -> int:
         return prod(self.block)
+
+    @cached_property
+    def ndim(self) -> dict[str, int]:
+        """How many indices each array has, the kernel's own and the parameters."""
+        given = {
+            n: t.ndim for n, t in self.types.items() if isinstance(t, numba.types.Array)
+        }
+        return given | {n: len(a.shape) for n, a in self.arrays.items()}
 
     def place(self, line: int) -> str:
         """`file.py:LINE` of a line number as the statements carry it."""

@@ -26,8 +26,9 @@ import numpy as np
 
 from snref.simt import ir
 from snref.simt.ir import Kernel
+from snref.simt.limits import Three
 from snref.simt.recorder import BRANCH, LOAD, ROUNDS, SECTOR, SHARED, STORE
-from snref.simt.run import Compiled, Three, in_c_order
+from snref.simt.run import Compiled, in_c_order
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from math import prod
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import FunctionType, MethodType
@@ -24,6 +23,7 @@ from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.infer import infer
 from snref.simt.ir import KernelError, listing, located
+from snref.simt.limits import LIMITS, SHARED, Three, within_limits
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
 from snref.simt.storage import storage
@@ -36,7 +36,6 @@ from snref.simt.webs import webs
 llvm.set_option("snref.simt", "-unroll-full-max-count=8")
 
 Size: TypeAlias = int | Sequence[int]
-Three: TypeAlias = tuple[int, int, int]
 
 STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
 _WORTH = 50e-6  # seconds of a core's work that are worth waking a worker
@@ -184,13 +183,12 @@ class Module:
         key = cache.key(function, block, dynamic, types, style.__name__)
         return f"{function.__name__}_{key}"
 
-    def signature(self, types: Sequence[Any]) -> tuple[Any, ...]:
-        """The types that the code takes, of a kernel's arguments of these types."""
-        behind = (*self.constants, np.empty(0, np.uint8))
-        return (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
-
-    def compile(self, signature: tuple[Any, ...]) -> None:
-        """Make the machine code, or load it."""
+    def compile(self, types: Iterable[Any], *more: Any) -> None:
+        """Make the machine code, or load it, for arguments of these types; `more` is
+        what the style's text takes.
+        """
+        behind = (*self.constants, np.empty(0, np.uint8), *more)
+        signature = (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
         with no_garbage_collection():
             try:
                 self.code.compile(signature)
@@ -216,7 +214,7 @@ class Module:
         given = (*arguments, *self.constants, arena, *more)
         try:
             if not self.code.overloads:
-                self.compile((numba.intp,) * 5 + tuple(map(numba.typeof, given)))
+                self.compile(map(numba.typeof, arguments), *more)
             status = self.code(first, last, *grid, *given)
         except numba.errors.NumbaError as e:
             # Numba names a line of the generated text: find it in the kernel's own
@@ -382,26 +380,6 @@ def _three(size: Size) -> Three:
         raise ValueError(f"a grid or block is 1 to 3 positive numbers, not {size!r}")
     x, y, z = (*map(int, given), 1, 1)[:3]
     return x, y, z
-
-
-# Of every GPU (CUDA C++ Programming Guide, technical specifications).
-LIMITS = (
-    "1 to 1024 threads a block, at most 1024, 1024 and 64 of them along x, y and z; "
-    "1 to 2**31 - 1, 65535 and 65535 blocks along x, y and z"
-)
-
-
-SHARED = 227 << 10  # bytes of shared memory a block, on the GPUs that have most
-
-
-def within_limits(grid: Three, block: Three) -> bool:
-    """Could a GPU have this grid of blocks?"""
-    return (
-        prod(block) <= 1024
-        and block[2] <= 64
-        and grid[0] < 2**31
-        and max(grid[1:]) <= 65535
-    )
 
 
 def _kind(argument: Any) -> Any:

@@ -48,7 +48,8 @@ from snref.simt.checks import (
     WAW,
 )
 from snref.simt.ir import Kernel, KernelError
-from snref.simt.run import Compiled, Module, Three, in_c_order, memory
+from snref.simt.limits import Three
+from snref.simt.run import Compiled, Module, in_c_order, memory
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 

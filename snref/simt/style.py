@@ -10,8 +10,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-import numba
-
 from snref.simt import ir
 from snref.simt.ir import Kernel
 from snref.simt.storage import Storage
@@ -77,8 +75,7 @@ class _Index(ast.NodeTransformer):
     """
 
     def __init__(self, kernel: Kernel, local: set[str], inside: bool):
-        self.ndim = {n: len(a.shape) for n, a in kernel.arrays.items()}
-        self.ndim |= {n: getattr(t, "ndim", 1) for n, t in kernel.types.items()}
+        self.ndim = dict.fromkeys(kernel.types, 1) | kernel.ndim  # of tuples, too
         self.local, self.inside = local, inside
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -118,9 +115,7 @@ def one_element(kernel: Kernel, node: ast.Subscript, line: int) -> list[ast.expr
     assert isinstance(node.value, ast.Name)
     a = node.value.id
     places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    whole = kernel.arrays.get(a)
-    ndim = len(whole.shape) if whole else int(kernel.types[a].ndim)
-    if len(places) != ndim or any(isinstance(p, ast.Slice) for p in places):
+    if len(places) != kernel.ndim[a] or any(isinstance(p, ast.Slice) for p in places):
         raise kernel.error(
             line, f"{ast.unparse(node)} is not one element of {a}; index them all"
         )
@@ -140,12 +135,9 @@ def no_whole_arrays(kernel: Kernel, stmt: ast.stmt) -> None:
             case _:
                 continue
         for operand in operands:
-            if not isinstance(operand, ast.Name):
-                continue
-            n, line = operand.id, stmt.lineno
-            given = isinstance(kernel.types.get(n), numba.types.Array)
-            if given or n in kernel.arrays:
-                raise kernel.error(line, f"{n} is a whole array here; index an element")
+            if isinstance(operand, ast.Name) and operand.id in kernel.ndim:
+                problem = f"{operand.id} is a whole array here; index an element"
+                raise kernel.error(stmt.lineno, problem)
 
 
 def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:

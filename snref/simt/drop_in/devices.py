@@ -13,18 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from snref.simt.limits import BLOCK, GRID, THREADS
+
 from .refusals import refuse
 
-# Limits of every GPU that CUDA 12 and 13 share (CUDA C++ Programming Guide, table
-# "Technical specifications per compute capability"); launches are held to them.
+# Limits of every GPU that CUDA 12 and 13 share; launches are held to them.
 ATTRIBUTES = {
-    "MAX_THREADS_PER_BLOCK": 1024,
-    "MAX_BLOCK_DIM_X": 1024,
-    "MAX_BLOCK_DIM_Y": 1024,
-    "MAX_BLOCK_DIM_Z": 64,
-    "MAX_GRID_DIM_X": 2**31 - 1,
-    "MAX_GRID_DIM_Y": 65535,
-    "MAX_GRID_DIM_Z": 65535,
+    "MAX_THREADS_PER_BLOCK": THREADS,
+    **{f"MAX_BLOCK_DIM_{axis}": n for axis, n in zip("XYZ", BLOCK, strict=True)},
+    **{f"MAX_GRID_DIM_{axis}": n for axis, n in zip("XYZ", GRID, strict=True)},
     "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
     "TOTAL_CONSTANT_MEMORY": 64 * 1024,
     "WARP_SIZE": 32,

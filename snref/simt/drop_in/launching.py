@@ -17,7 +17,7 @@ from numba.core import sigutils, types
 from numba.cuda.args import ArgHint, In
 from numba.np import numpy_support
 
-from snref.simt.run import within_limits
+from snref.simt.limits import within_limits
 
 from .arrays import array_at, check_contiguous, on_host
 from .devices import ATTRIBUTES
@@ -227,7 +227,7 @@ def _dimensions(given: Any) -> Dimensions:
 
 
 def _check_limits(name: str, grid: Dimensions, block: Dimensions) -> None:
-    if min(grid + block) < 1 or not within_limits(grid, block):
+    if not within_limits(grid, block):
         refuse(f"{name}[{grid}, {block}]", "launch-limits")
 
 

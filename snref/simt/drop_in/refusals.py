@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from snref.simt import KernelError
-from snref.simt.run import LIMITS
+from snref.simt.limits import LIMITS
 
 RULES = {
     "foreign-code": "code in CUDA C, PTX or a library cannot run on a CPU: "
