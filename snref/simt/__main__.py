@@ -30,7 +30,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="slower, but races, wrong indices and uninitialised reads are errors",
+        help="slower, but races, wrong indices and reads of shared and local arrays "
+        "before anything was written there are errors",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="run a module")
     parser.add_argument("program", help="a file, or with -m a module")
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         parser.error("give a program, or -m and a module")
     options = parser.parse_args(arguments)
-    if "--check" in options.arguments:
+    if "--check" in options.arguments and not options.check:
         print(
             "snref.simt: --check, given to the program; give it before the program to "
             "check its kernels",
