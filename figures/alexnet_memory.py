@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from figures.claims import Claim
 from snref import nets
 from snref.net import route
-from snref.reports import route_steps
+from snref.planning.reports import route_steps
 from snref.scheduler import PRESETS, schedule
 
 BATCH = 200

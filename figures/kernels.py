@@ -34,7 +34,6 @@ from figures.claims import Claim
 from snref import simt
 from snref.device.views import number, viewed
 from snref.kernels import find
-from snref.layer import Choice, Launch, Layer, Node, Work
 from snref.layers import (
     LRN,
     Add,
@@ -48,7 +47,8 @@ from snref.layers import (
     ReLU,
     Softmax,
 )
-from snref.tensor import ALIGNMENT, Shape, Tensor
+from snref.layers.base import Layer, Node
+from snref.plans import ALIGNMENT, Choice, Launch, Shape, Tensor, Work
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[], Any]
@@ -239,7 +239,7 @@ class Values:
     def place(self, tensor: Tensor) -> Array:
         """The next bytes of the slab."""
         first = self.used
-        self.used += tensor.room
+        self.used += tensor.aligned_bytes
         assert self.used <= SLAB, f"{tensor} finds no room: SLAB is too small"
         array = self.slab[first : first + tensor.nbytes].view(tensor.dtype)
         return array.reshape(tensor.shape)
@@ -425,9 +425,9 @@ def measure_here(words: Sequence[str] = ()) -> list[dict[str, Any]]:
             )
             assert spent is not None and two is not None
             flops = sum(launch.flops for launch in entry.launches)
-            moved = sum(launch.moved for launch in entry.launches)
+            bytes_accessed = sum(launch.bytes_accessed for launch in entry.launches)
             arithmetic = isinstance(case.layer, (Conv, Linear))
-            work = (flops / 2 if arithmetic else moved) / 1e9
+            work = (flops / 2 if arithmetic else bytes_accessed) / 1e9
             unit = "GMAC/s" if arithmetic else "GB/s"
             rows.append(
                 {

@@ -23,10 +23,9 @@ from matplotlib.figure import Figure
 import snref.kernels
 from figures.claims import Claim
 from snref.device.views import viewed
-from snref.layer import PLANNED, Launch
 from snref.net import Net, route
 from snref.nets import find
-from snref.tensor import Tensor
+from snref.plans import PLANNED, Launch, Tensor
 
 Capability: TypeAlias = tuple[int, int]
 

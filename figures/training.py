@@ -20,7 +20,7 @@ from snref.data import load
 from snref.layers import Conv, Dropout, Linear, MaxPool, ReLU, Softmax
 from snref.net import Net
 from snref.nets import lenet
-from snref.planning import plan
+from snref.planning.planned import plan
 from snref.training import Session, Settings
 
 BATCHES = (16, 64)

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from snref import layers, nets
     from snref.net import Net, route
-    from snref.planning import plan
+    from snref.planning.planned import plan
+    from snref.planning.reports import PlannedNet
     from snref.plans import InvalidPlan, OutOfMemory, Plan
-    from snref.reports import PlannedNet
+    from snref.plans.verification import verify
     from snref.scheduler import PRESETS, Options, schedule
     from snref.training import train
-    from snref.verification import verify
 
 __version__ = "0.1.0"
 
@@ -40,14 +40,14 @@ _MODULES = {
     "OutOfMemory": "plans",
     "PRESETS": "scheduler",
     "Plan": "plans",
-    "PlannedNet": "reports",
+    "PlannedNet": "planning",
     "layers": "layers",
     "nets": "nets",
     "plan": "planning",
     "route": "net",
     "schedule": "scheduler",
     "train": "training",
-    "verify": "verification",
+    "verify": "plans.verification",
 }
 
 __all__ = [

@@ -10,11 +10,10 @@ from math import prod
 from operator import index
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-from snref.layer import Declarations, Layer, Node
+from snref.layers.base import Declarations, Layer, Node
 from snref.layers.fork import Fork
-from snref.plans import Plan, Run
-from snref.tensor import ITEM_BYTES, Kind, Shape, Tensor
-from snref.units import one_of, shortened
+from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor
+from snref.support.units import one_of, shortened
 
 ForkMode: TypeAlias = Literal["copy", "share"]
 BranchOrder: TypeAlias = Literal["original", "natural"]
@@ -288,7 +287,7 @@ def _wire(net: Net) -> _Wire:
     for entry in net._entries:
         for value in entry.inputs:
             uses[value.name].append(wires[entry.name])
-    taps: dict[str, Iterator[tuple[_Wire, int]]] = {}
+    readable: dict[str, Iterator[tuple[_Wire, int]]] = {}  # a y for each reader
     for name, users in uses.items():
         wire = wires[name]
         no_gradient = wire is root and net.declarations == "lean"
@@ -298,12 +297,14 @@ def _wire(net: Net) -> _Wire:
             if split.name in wires:
                 raise ValueError(f"two layers are called {split.name!r}, one is a fork")
             wire.readers = [split]
-            taps[name] = zip([split] * len(users), range(len(users)), strict=True)
+            readable[name] = zip([split] * len(users), range(len(users)), strict=True)
         else:
             wire.readers = users
-            taps[name] = zip([wire] * len(users), [0] * len(users), strict=True)
+            readable[name] = zip([wire] * len(users), [0] * len(users), strict=True)
     for entry in net._entries:
-        wires[entry.name].sources = [next(taps[value.name]) for value in entry.inputs]
+        wires[entry.name].sources = [
+            next(readable[value.name]) for value in entry.inputs
+        ]
     return root
 
 
@@ -353,9 +354,9 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
         parameters = _named(name, "{}", own, "parameter")
         parameter_gradients = _named(name, "d{}", own, "parameter_gradient")
         for key, (owner, its_key) in layer.shared_parameters().items():
-            lender = next(node for node in nodes if node.name == owner)
-            parameters[key] = lender.parameters[its_key]
-            parameter_gradients[key] = lender.parameter_gradients[its_key]
+            owning = next(node for node in nodes if node.name == owner)
+            parameters[key] = owning.parameters[its_key]
+            parameter_gradients[key] = owning.parameter_gradients[its_key]
         saved = {
             key: Tensor(f"{name}.{key}", shape, "state")
             for key, shape in layer.saved_shapes(*shapes).items()

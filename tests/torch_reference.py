@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from snref.device.cpu import CPU
-from snref.layer import Launch, grid_of
 from snref.layers import (
     LRN,
     Add,
@@ -30,7 +29,7 @@ from snref.layers import (
 )
 from snref.layers.fork import Fork
 from snref.layers.shapes import pair, sides
-from snref.tensor import Tensor
+from snref.plans import Launch, Tensor, grid_of
 
 
 def torch_gradients(net, parameters, images, labels, taken, seed, double):

@@ -4,10 +4,10 @@ import argparse
 import sys
 from typing import NoReturn, get_args
 
-from snref.costs import Costs
-from snref.layer import Declarations
+from snref.layers.base import Declarations
 from snref.net import ForkMode, Net
-from snref.units import parsed, shortened
+from snref.support.units import parsed, shortened
+from snref.timing.costs import Costs
 
 STRATEGIES = {
     "off": None,

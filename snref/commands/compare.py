@@ -8,15 +8,15 @@ from typing import Any, cast
 import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.garbage import no_garbage_collection
-from snref.ladder import Overrides
 from snref.net import Net
-from snref.planning import plan
+from snref.planning.planned import plan
+from snref.planning.quickest import Overrides
+from snref.planning.reports import COUNTS, PlannedNet
 from snref.plans import OutOfMemory, extent
-from snref.reports import COUNTS, PlannedNet
 from snref.scheduler import PRESETS
 from snref.scheduler.placement import place
-from snref.units import mebibytes
+from snref.support.garbage import no_garbage_collection
+from snref.support.units import mebibytes
 
 EXAMPLE = "snref compare alexnet --batch 200"
 DEMAND = ("speed-centric", "memory-centric", "superneurons")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import snref
 from snref.device import Device
-from snref.layer import Launch
-from snref.tensor import Tensor
+from snref.plans import Launch, Tensor
 
 EXAMPLE = "snref doctor --report"
 
@@ -149,14 +148,14 @@ def _driver() -> str | None:
 
 
 _X, _Y, _Z = (Tensor(name, (4,)) for name in "xyz")
-_SLAB = 3 * _X.room
+_SLAB = 3 * _X.aligned_bytes
 
 
 def _try(there: Device) -> tuple[str, bool]:
     """Four sums on a device: what to say of them, and whether they are right."""
     import numpy as np
 
-    x, y, z = (there.view(t, i * t.room) for i, t in enumerate((_X, _Y, _Z)))
+    x, y, z = (there.view(t, i * t.aligned_bytes) for i, t in enumerate((_X, _Y, _Z)))
     there.write(x, np.array(A, np.float32))
     there.write(y, np.array(B, np.float32))
     launch = Launch("joins.add", (_Z,), (_X, _Y), view="flat")

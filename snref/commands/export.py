@@ -3,13 +3,13 @@
 import argparse
 import json
 
-from snref import schemas
 from snref.commands import arguments as shared
-from snref.costs import Costs
-from snref.device import virtual
-from snref.files import write
-from snref.garbage import no_garbage_collection
 from snref.net import route
+from snref.planning import exchange
+from snref.support.files import write
+from snref.support.garbage import no_garbage_collection
+from snref.timing import roofline
+from snref.timing.costs import Costs
 
 EXAMPLE = "snref export alexnet --batch 200 --out graph.json"
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with no_garbage_collection():
-        document: schemas.Schema
+        document: exchange.Schema
         if arguments.schema:
-            document = {"graph": schemas.GRAPH, "plan": schemas.PLAN}
+            document = {"graph": exchange.GRAPH, "plan": exchange.PLAN}
         elif arguments.net is None:
             raise ValueError("export needs a NET, or --schema")
         else:
@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _graph(arguments: argparse.Namespace) -> schemas.Schema:
+def _graph(arguments: argparse.Namespace) -> exchange.Schema:
     net = shared.net_of(arguments)
     if arguments.costs is not None:
-        return schemas.graph_to_json(net, Costs.from_csv(arguments.costs))
-    machine = virtual.machine(arguments.device)
-    return schemas.graph_to_json(net, virtual.costs(route(net), machine), machine)
+        return exchange.graph_to_json(net, Costs.from_csv(arguments.costs))
+    machine = roofline.machine(arguments.device)
+    return exchange.graph_to_json(net, roofline.costs(route(net), machine), machine)

@@ -12,20 +12,27 @@ from typing import Any
 import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.costs import Costs
-from snref.device import virtual
-from snref.device.virtual import simulate
-from snref.garbage import no_garbage_collection
-from snref.ladder import least_time
-from snref.layer import Launch, Work
 from snref.net import Net, route
 from snref.nets import find
-from snref.plans import OutOfMemory, Plan, Run, extent, lower_bound
-from snref.reports import resident
+from snref.planning.quickest import least_time
+from snref.planning.reports import resident
+from snref.plans import (
+    Launch,
+    OutOfMemory,
+    Plan,
+    Run,
+    Tensor,
+    Work,
+    extent,
+    lower_bound,
+)
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
-from snref.tensor import Tensor
-from snref.units import mebibytes
+from snref.support.garbage import no_garbage_collection
+from snref.support.units import mebibytes
+from snref.timing import roofline
+from snref.timing.costs import Costs
+from snref.timing.timeline import simulate
 
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
 
@@ -167,7 +174,7 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
                 piece,
                 outputs=tuple(map(half, piece.outputs)),
                 inputs=tuple(map(half, piece.inputs)),
-                held=tuple(map(half, piece.held)),
+                retained=tuple(map(half, piece.retained)),
                 may_overwrite=tuple(
                     (half(output), half(target), when)
                     for output, target, when in piece.may_overwrite
@@ -219,7 +226,7 @@ def _run(arguments: argparse.Namespace, counted: Counted) -> int:
     def costs(net: Net) -> Costs:
         if arguments.costs:
             return Costs.from_csv(arguments.costs)
-        return virtual.costs(route(net), virtual.machine(arguments.device))
+        return roofline.costs(route(net), roofline.machine(arguments.device))
 
     def fitted(net: Net) -> Fit | OutOfMemory:
         try:

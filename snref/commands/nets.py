@@ -5,9 +5,9 @@ import argparse
 import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.garbage import no_garbage_collection
 from snref.nets import NAMES, find
-from snref.reports import COUNTS, resident
+from snref.planning.reports import COUNTS, resident
+from snref.support.garbage import no_garbage_collection
 
 EXAMPLE = "snref nets --batch 1"
 

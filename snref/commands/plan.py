@@ -7,10 +7,10 @@ from typing import Any, cast, get_args, get_type_hints
 from snref import planning
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.garbage import no_garbage_collection
-from snref.ladder import Overrides
+from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.scheduler import PRESETS, Options
+from snref.support.garbage import no_garbage_collection
 
 EXAMPLE = "snref plan alexnet --batch 200 --preset superneurons --json -"
 

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from snref.commands import arguments as shared
-from snref.costs import Costs
-from snref.layer import Launch, Part
 from snref.net import Net, route
-from snref.plans import Phase, Run, extent
+from snref.plans import Launch, Part, Phase, Run, Tensor, extent
 from snref.scheduler import PRESETS, schedule
-from snref.tensor import Tensor
+from snref.timing.costs import Costs
 
 if TYPE_CHECKING:
     from snref.device import Device
@@ -71,8 +69,8 @@ def measured(net: Net, device: str = "auto", repeats: int = 5) -> Costs:
     One iteration is run, every kernel of it once more than ``repeats``: the first may
     have to be compiled. Each time is the least of the others, until the device is done.
     """
-    from snref.execution import Execution  # numpy and numba
     from snref.training import open_device
+    from snref.training.execution import Execution
     from snref.training.parameters import initial
 
     plan = schedule(route(net), PRESETS["liveness"])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from snref.files import write
+from snref.support.files import write
 
 Cell: TypeAlias = str | int | float | None
 

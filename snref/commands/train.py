@@ -14,12 +14,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from snref.commands import arguments as shared
-from snref.costs import Costs
 from snref.net import Net
-from snref.planning import plan
+from snref.planning.planned import plan
+from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory
-from snref.reports import PlannedNet
 from snref.scheduler import PRESETS
+from snref.timing.costs import Costs
 
 if TYPE_CHECKING:
     from snref.training import Progress, Trained
@@ -114,7 +114,7 @@ def _number(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from snref.training import NotFinite, Settings  # imports numpy and numba
+    from snref.training import NotFinite, Settings
 
     _check(arguments)
     net = shared.net_of(arguments)

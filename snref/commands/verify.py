@@ -6,13 +6,13 @@ from typing import Any
 
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.device.virtual import simulate
-from snref.files import read
-from snref.garbage import no_garbage_collection
+from snref.planning.exchange import graph_from_json, plan_from_json
 from snref.plans import extent, host_memory, lower_bound, memory
-from snref.schemas import graph_from_json, plan_from_json
-from snref.units import mebibytes, shortened
-from snref.verification import verify
+from snref.plans.verification import verify
+from snref.support.files import read
+from snref.support.garbage import no_garbage_collection
+from snref.support.units import mebibytes, shortened
+from snref.timing.timeline import simulate
 
 EXAMPLE = "snref verify graph.json plan.json"
 
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
     import snref
-    from snref.reports import COUNTS
+    from snref.planning.reports import COUNTS
 
     return {
         "schema": "snref.verdict/1",

@@ -8,8 +8,7 @@ of a released tensor waits for its copy out.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from snref.layer import Launch
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Shape, Tensor
 
 if TYPE_CHECKING:  # planning does without numpy
     from numpy.typing import NDArray

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from snref import simt
 from snref.device.views import number, viewed
 from snref.kernels import find
-from snref.layer import Launch, View
+from snref.plans import ALIGNMENT, Launch, Shape, Tensor, View
 from snref.simt.ahead import Job, compile_ahead
-from snref.tensor import ALIGNMENT, Shape, Tensor
 
 Array: TypeAlias = NDArray[Any]
 
@@ -103,12 +102,12 @@ class CPU:
 
         Raises ValueError if they do not lie in the slab.
         """
-        if offset < 0 or offset + tensor.room > self.slab:
+        if offset < 0 or offset + tensor.aligned_bytes > self.slab:
             raise ValueError(
-                f"{tensor.name}: {tensor.room} bytes at {offset} do not fit a slab of "
-                f"{self.slab} bytes"
+                f"{tensor.name}: {tensor.aligned_bytes} bytes at {offset} do not fit "
+                f"a slab of {self.slab} bytes"
             )
-        self.in_use += tensor.room
+        self.in_use += tensor.aligned_bytes
         key = tensor, offset
         if key not in self._buffers:
             raw = self._memory[offset : offset + tensor.nbytes]
@@ -117,7 +116,7 @@ class CPU:
 
     def release(self, tensor: Tensor, buffer: Buffer) -> None:
         """Take the tensor's bytes back, and leave nothing readable in them."""
-        self.in_use -= tensor.room
+        self.in_use -= tensor.aligned_bytes
         if self.poison:
             buffer.array.fill(POISON[tensor.dtype])
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from snref.device.views import number, viewed
 from snref.kernels import find
-from snref.layer import Launch, View
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Shape, Tensor, View
 
 Array: TypeAlias = NDArray[Any]
 
@@ -96,15 +95,15 @@ class GPU:
         Kernels and copies wait until what was there before has left. Raises
         ValueError if the bytes do not lie in the slab.
         """
-        if offset < 0 or offset + tensor.room > self.slab:
+        if offset < 0 or offset + tensor.aligned_bytes > self.slab:
             raise ValueError(
-                f"{tensor.name}: {tensor.room} bytes at {offset} do not fit a slab of "
-                f"{self.slab} bytes"
+                f"{tensor.name}: {tensor.aligned_bytes} bytes at {offset} do not fit "
+                f"a slab of {self.slab} bytes"
             )
-        self.in_use += tensor.room
+        self.in_use += tensor.aligned_bytes
         self._offsets[tensor] = offset
         for event, first, last in self._vacated:
-            if first < offset + tensor.room and offset < last:
+            if first < offset + tensor.aligned_bytes and offset < last:
                 self._await(event, self._compute)
         key = tensor, offset
         if key not in self._buffers:
@@ -115,11 +114,11 @@ class GPU:
 
     def release(self, tensor: Tensor, buffer: Buffer) -> None:
         """Take the bytes back; who gets them waits for the tensor's copies."""
-        self.in_use -= tensor.room
+        self.in_use -= tensor.aligned_bytes
         offset = self._offsets.pop(tensor)
         for event in (self._leaving.get(tensor), self._arriving.pop(tensor, None)):
             if event is not None:
-                self._vacated.append((event, offset, offset + tensor.room))
+                self._vacated.append((event, offset, offset + tensor.aligned_bytes))
 
     def prepare(
         self, launches: Iterable[Launch], values: Mapping[str, int | float]

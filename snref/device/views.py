@@ -4,8 +4,7 @@ from math import prod
 
 import numpy as np
 
-from snref.layer import View
-from snref.tensor import Shape
+from snref.plans import Shape, View
 
 
 def viewed(shape: Shape, view: View) -> Shape:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from math import inf, prod
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import one, rows
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Shape, Tensor, Work, grid_of
 
 BLOCK = (32, 8)  # pixels by images, of the channel that a block sums
 STRIP = 64  # threads of its other kernels, along the pixels of a channel
@@ -69,7 +69,7 @@ class BatchNorm(Layer):
                 grid=(x.shape[1],),
                 block=BLOCK,
                 flops=4 * (x.nbytes // 4),
-                moved=x.nbytes,
+                bytes_accessed=x.nbytes,
             ),
             self._normalize(node, mean, variance),
         )
@@ -93,7 +93,7 @@ class BatchNorm(Layer):
             grid=planes(x),
             block=(STRIP,),
             flops=4 * (x.nbytes // 4),
-            moved=2 * x.nbytes,
+            bytes_accessed=2 * x.nbytes,
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
@@ -111,7 +111,7 @@ class BatchNorm(Layer):
             grid=(x.shape[1],),
             block=BLOCK,
             flops=5 * size,
-            moved=2 * x.nbytes,
+            bytes_accessed=2 * x.nbytes,
         )
         if dx is None:
             return (reduce,)
@@ -128,7 +128,7 @@ class BatchNorm(Layer):
                 grid=planes(x),
                 block=(STRIP,),
                 flops=8 * size,
-                moved=3 * x.nbytes,
+                bytes_accessed=3 * x.nbytes,
             ),
         )
 
@@ -142,7 +142,7 @@ class BatchNorm(Layer):
             updates=True,
             grid=grid_of(x.shape[1]),
             flops=8 * x.shape[1],
-            moved=6 * saved["mean"].nbytes,
+            bytes_accessed=6 * saved["mean"].nbytes,
         )
         return (running, *super().update(node))
 

@@ -5,8 +5,9 @@ y[n,k,i] = y[n,k,i] + b[k];  db[k] = sum_ni dy[n,k,i]
 
 from math import prod
 
-from snref.layer import Launch, Node, grid_of
+from snref.layers.base import Node
 from snref.layers.shapes import rows
+from snref.plans import Launch, grid_of
 
 BLOCK = 128
 
@@ -30,7 +31,7 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
             grid=(*grid_of(across, BLOCK), rows(down)),
             block=(BLOCK,),
             flops=size,
-            moved=2 * y.nbytes + b.nbytes,
+            bytes_accessed=2 * y.nbytes + b.nbytes,
         ),
     )
 
@@ -51,6 +52,6 @@ def bias_gradient(node: Node) -> tuple[Launch, ...]:
             grid=grid_of(channels, BLOCK) if matrix else (channels,),
             block=(BLOCK,),
             flops=dy.nbytes // 4,
-            moved=dy.nbytes + db.nbytes,
+            bytes_accessed=dy.nbytes + db.nbytes,
         ),
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layer import Choice, Layer, Node, Part, Work
+from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient
 from snref.layers.conv_algorithms import Window, algorithms
 from snref.layers.shapes import (
@@ -15,7 +15,7 @@ from snref.layers.shapes import (
     positions,
     sides,
 )
-from snref.tensor import Shape, Tensor
+from snref.plans import Choice, Part, Shape, Tensor, Work
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from functools import cache
 from math import prod
 from typing import TypeAlias
 
-from snref.layer import Algorithm, Launch, Part, Scalar, View, grid_of
 from snref.layers.shapes import MOST_ROWS, rows
-from snref.tensor import Shape, Tensor
+from snref.plans import Algorithm, Launch, Part, Scalar, Shape, Tensor, View, grid_of
 
 # The scalars of a launch: strides down and across, padding of top and left, groups.
 Window: TypeAlias = tuple[int, int, int, int, int]
@@ -91,7 +90,7 @@ class _Convolution:
         return 2 * prod(self.y) * prod(self.w[1:])
 
     @property
-    def moved(self) -> int:
+    def bytes_accessed(self) -> int:
         return 4 * (prod(self.x) + prod(self.w) + prod(self.y))
 
     @property
@@ -132,8 +131,8 @@ class _Convolution:
             return tuple(launch.on(tensors) for launch in launches)
 
         flops = sum(launch.flops for launch in launches)
-        moved = sum(launch.moved for launch in launches)
-        return Algorithm(name, order, 4 * workspace, flops, moved, bound)
+        bytes_accessed = sum(launch.bytes_accessed for launch in launches)
+        return Algorithm(name, order, 4 * workspace, flops, bytes_accessed, bound)
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class _Launch:
     scalars: tuple[Scalar, ...]
     grid: tuple[int, ...]
     flops: int
-    moved: int
+    bytes_accessed: int
     block: tuple[int, ...] = (SIDE, SIDE)
     view: View = "rows"
 
@@ -161,7 +160,7 @@ class _Launch:
             grid=self.grid,
             block=self.block,
             flops=self.flops,
-            moved=self.moved,
+            bytes_accessed=self.bytes_accessed,
         )
 
 
@@ -180,7 +179,7 @@ def _direct(conv: _Convolution) -> Algorithm:
         (*conv.window, conv.images) if conv.part == "filter" else conv.window,
         (*grid_of(across), rows(down)),
         conv.flops,
-        conv.moved,
+        conv.bytes_accessed,
         block=(256,),
         view="shape",
     )
@@ -214,7 +213,7 @@ def _tiled(conv: _Convolution) -> Algorithm:
             phases * conv.groups * _ceil(own, height),
         ),
         conv.flops,
-        conv.moved,
+        conv.bytes_accessed,
     )
     return conv.algorithm("tiled", (launch,))
 
@@ -250,7 +249,7 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
         (conv.x[0], *_sizes(conv), r, s, *conv.window, conv.images, int(apart)),
         (_ceil(c * r * s, height), _ceil(own, width), slices * conv.groups),
         conv.flops,
-        conv.moved + 4 * (conv.slices - 1) * apart * prod(conv.w),
+        conv.bytes_accessed + 4 * (conv.slices - 1) * apart * prod(conv.w),
         view="flat",
     )
 
@@ -307,7 +306,7 @@ def _im2col(conv: _Convolution) -> Algorithm:
         scalars,
         grid,
         conv.flops,
-        conv.moved - 4 * image + 4 * size,
+        conv.bytes_accessed - 4 * image + 4 * size,
     )
     return conv.algorithm("im2col", (columns, product), size)
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layer import Layer, Node, Work
+from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient
 from snref.layers.conv import choice
 from snref.layers.conv_algorithms import Window
 from snref.layers.shapes import Pair, check_window, image, pair
-from snref.tensor import Shape
+from snref.plans import Shape, Work
 
 
 @dataclass(frozen=True)

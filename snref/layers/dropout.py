@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import one
-from snref.tensor import Shape
+from snref.plans import Launch, Shape, Work, grid_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Dropout(Layer):
                 may_overwrite=((y, x, "activations"),),
                 grid=grid_of((size + 3) // 4),
                 flops=size,
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )
 
@@ -53,7 +53,7 @@ class Dropout(Layer):
                 view="flat",
                 may_overwrite=((y, x, "activations"),),
                 grid=grid_of(x.nbytes // 4),
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )
 
@@ -73,6 +73,6 @@ class Dropout(Layer):
                 may_overwrite=((dx, dy, "activations"),),
                 grid=grid_of((size + 3) // 4),
                 flops=size,
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.joins import total
 from snref.layers.shapes import one
-from snref.tensor import Shape
+from snref.plans import Launch, Shape, Work, grid_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Fork(Layer):
                 (x,),
                 view="flat",
                 grid=grid_of(x.nbytes // 4),
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             )
             for y in node.ys
         )

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import rows, several
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Shape, Tensor, Work, grid_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Add(Layer):
                 view="flat",
                 may_overwrite=((dx, dy, "gradients"),) if i == 0 else (),
                 grid=grid_of(size),
-                moved=2 * dy.nbytes,
+                bytes_accessed=2 * dy.nbytes,
             )
             for i, dx in (*enumerate(dxs[1:], 1), (0, dxs[0]))
             if dx is not None
@@ -78,7 +78,7 @@ class Concat(Layer):
                 (offset,),
                 view="rows",
                 grid=images(x),
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             )
             for x, offset in zip(node.xs, offsets(node.xs), strict=True)
         )
@@ -93,7 +93,7 @@ class Concat(Layer):
                 (offset,),
                 view="rows",
                 grid=images(dx),
-                moved=2 * dx.nbytes,
+                bytes_accessed=2 * dx.nbytes,
             )
             for dx, offset in zip(node.dxs, offsets(node.xs), strict=True)
             if dx is not None
@@ -114,7 +114,7 @@ def total(
         may_overwrite=((y, xs[0], setting),),
         grid=grid,
         flops=size,
-        moved=3 * y.nbytes,
+        bytes_accessed=3 * y.nbytes,
     )
     if len(xs) == 2:
         return (first,)
@@ -127,7 +127,7 @@ def total(
             updates=True,
             grid=grid,
             flops=size,
-            moved=3 * y.nbytes,
+            bytes_accessed=3 * y.nbytes,
         )
         for x in xs[2:]
     )

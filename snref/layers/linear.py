@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from snref.layer import Launch, Layer, Node, Work
+from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient
 from snref.layers.shapes import one
-from snref.tensor import Shape
+from snref.plans import Launch, Shape, Work
 
 SIDE = 16  # a block is 16 x 16 threads; what it computes is in its kernel's name
 LARGE = (64, 64)
@@ -57,7 +57,7 @@ class Linear(Layer):
             grid=tiles(x.shape[0], outputs, tile),
             block=(SIDE, SIDE),
             flops=2 * x.shape[0] * outputs * inputs,
-            moved=x.nbytes + w.nbytes + y.nbytes,
+            bytes_accessed=x.nbytes + w.nbytes + y.nbytes,
         )
         return (product, *add_bias(node))
 
@@ -66,7 +66,7 @@ class Linear(Layer):
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         outputs, inputs = w.shape
         flops = 2 * x.shape[0] * outputs * inputs
-        moved = x.nbytes + w.nbytes + dy.nbytes
+        bytes_accessed = x.nbytes + w.nbytes + dy.nbytes
         filter_gradient = Launch(
             "linear.filter_64x64",
             (dw,),
@@ -75,7 +75,7 @@ class Linear(Layer):
             grid=tiles(outputs, inputs, LARGE),
             block=(SIDE, SIDE),
             flops=flops,
-            moved=moved,
+            bytes_accessed=bytes_accessed,
         )
         if dx is None:
             return (filter_gradient, *bias_gradient(node))
@@ -89,7 +89,7 @@ class Linear(Layer):
             grid=tiles(x.shape[0], inputs, tile),
             block=(SIDE, SIDE),
             flops=flops,
-            moved=moved,
+            bytes_accessed=bytes_accessed,
         )
         return (filter_gradient, *bias_gradient(node), data_gradient)
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from math import inf
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import image, rows
-from snref.tensor import Shape
+from snref.plans import Launch, Shape, Work, grid_of
 
 THREADS = 64  # of a block
 LARGEST = 15  # channels that a thread of the backward keeps
@@ -51,7 +51,7 @@ class LRN(Layer):
                 grid=pixels(x.shape),
                 block=(THREADS,),
                 flops=(2 * self.size + 4) * size,  # a power counts as one
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )
 
@@ -68,12 +68,12 @@ class LRN(Layer):
                 (self.size, self.alpha, self.beta, self.k),
                 view="channels",
                 # The original reads y, too, and lists the gradient twice: dx is dy.
-                held=(y, dy) if node.declarations == "original" else (),
+                retained=(y, dy) if node.declarations == "original" else (),
                 may_overwrite=((dx, dy, "gradients"),),
                 grid=pixels(x.shape),
                 block=(THREADS,),
                 flops=(4 * self.size + 10) * size,
-                moved=3 * x.nbytes,
+                bytes_accessed=3 * x.nbytes,
             ),
         )
 

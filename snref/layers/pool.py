@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from snref.layer import Launch, Layer, Node, Scalar, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import (
     Padding,
     Pair,
@@ -12,7 +12,7 @@ from snref.layers.shapes import (
     positions,
     sides,
 )
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Scalar, Shape, Tensor, Work, grid_of
 
 MOST_PLANES = 65536  # blocks; they go on with other channels
 WIDEST = 64  # columns of a window, of which the backward's blocks keep a row
@@ -54,7 +54,7 @@ class MaxPool(Layer):
                 grid=planes(x),
                 block=strip(y),
                 flops=taps(self.kernel) * (y.nbytes // 4),
-                moved=x.nbytes + y.nbytes,
+                bytes_accessed=x.nbytes + y.nbytes,
             ),
         )
 
@@ -69,11 +69,11 @@ class MaxPool(Layer):
                 (x, dy),
                 window(self.kernel, self.stride, self.padding),
                 # cuDNN asks for y, too; the kernel finds the maxima again.
-                held=(y,) if node.declarations == "original" else (),
+                retained=(y,) if node.declarations == "original" else (),
                 grid=planes(x),
                 block=strip(y),
                 flops=2 * taps(self.kernel) * (y.nbytes // 4),
-                moved=2 * x.nbytes + dy.nbytes,
+                bytes_accessed=2 * x.nbytes + dy.nbytes,
             ),
         )
 
@@ -113,7 +113,7 @@ class AveragePool(Layer):
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y = node.x, node.y
         kernel = self.kernel_on(x)
-        flops, moved = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
+        flops, bytes_accessed = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
         if self.is_global(x):
             return (
                 Launch(
@@ -123,7 +123,7 @@ class AveragePool(Layer):
                     view="channels",
                     grid=grid_of(y.nbytes // 4),
                     flops=flops,
-                    moved=moved,
+                    bytes_accessed=bytes_accessed,
                 ),
             )
         scalars = window(kernel, self.stride, self.padding)
@@ -136,7 +136,7 @@ class AveragePool(Layer):
                 grid=planes(x),
                 block=strip(y),
                 flops=flops,
-                moved=moved,
+                bytes_accessed=bytes_accessed,
             ),
         )
 
@@ -145,9 +145,9 @@ class AveragePool(Layer):
         if dx is None:
             return ()
         # cuDNN asks for x and y for every kind of pooling.
-        held = (x, y) if node.declarations == "original" else ()
+        retained = (x, y) if node.declarations == "original" else ()
         kernel = self.kernel_on(x)
-        flops, moved = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
+        flops, bytes_accessed = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
         if self.is_global(x):
             return (
                 Launch(
@@ -155,11 +155,11 @@ class AveragePool(Layer):
                     (dx,),
                     (dy,),
                     view="channels",
-                    held=held,
+                    retained=retained,
                     grid=planes(x),
                     block=strip(y),
                     flops=flops,
-                    moved=moved,
+                    bytes_accessed=bytes_accessed,
                 ),
             )
         scalars = window(kernel, self.stride, self.padding)
@@ -169,11 +169,11 @@ class AveragePool(Layer):
                 (dx,),
                 (dy,),
                 (*scalars, int(self.count_padding)),
-                held=held,
+                retained=retained,
                 grid=planes(x),
                 block=strip(y),
                 flops=flops,
-                moved=moved,
+                bytes_accessed=bytes_accessed,
             ),
         )
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from snref.layer import Launch, Layer, Node, Work, grid_of
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import one
-from snref.tensor import Shape
+from snref.plans import Launch, Shape, Work, grid_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ReLU(Layer):
                 may_overwrite=((y, x, "activations"),),
                 grid=grid_of(size),
                 flops=size,
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )
 
@@ -47,10 +47,10 @@ class ReLU(Layer):
                 (dx,),
                 (y, dy),
                 view="flat",
-                held=(x,) if node.declarations == "original" else (),
+                retained=(x,) if node.declarations == "original" else (),
                 may_overwrite=((dx, dy, "gradients"),),
                 grid=grid_of(size),
                 flops=size,
-                moved=3 * x.nbytes,
+                bytes_accessed=3 * x.nbytes,
             ),
         )

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from snref.tensor import Shape
+from snref.plans import Shape
 
 Pair: TypeAlias = int | tuple[int, int]
 Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]

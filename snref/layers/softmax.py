@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layer import PLANNED, Launch, Layer, Node, Work
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import image, one
-from snref.tensor import Shape
+from snref.plans import PLANNED, Launch, Shape, Work
 
 THREADS = 128  # of a block, which has an image
 
@@ -46,7 +46,7 @@ class Softmax(Layer):
                 grid=(x.shape[0],),
                 block=(THREADS,),
                 flops=5 * size,
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
             Launch(
                 "softmax.losses",
@@ -56,7 +56,7 @@ class Softmax(Layer):
                 grid=(x.shape[0],),
                 block=(THREADS,),
                 flops=4 * size,
-                moved=x.nbytes + labels.nbytes + losses.nbytes,
+                bytes_accessed=x.nbytes + labels.nbytes + losses.nbytes,
             ),
             Launch(
                 "softmax.mean",
@@ -64,7 +64,7 @@ class Softmax(Layer):
                 (losses,),
                 block=(THREADS,),
                 flops=x.shape[0],
-                moved=losses.nbytes,
+                bytes_accessed=losses.nbytes,
             ),
         )
 
@@ -80,12 +80,12 @@ class Softmax(Layer):
                 (y, node.saved["labels"]),
                 (1 / x.shape[0],),
                 view="rows",
-                held=(x,) if node.declarations == "original" else (),
+                retained=(x,) if node.declarations == "original" else (),
                 may_overwrite=((dx, y, "gradients"),),
                 grid=(x.shape[0],),
                 block=(THREADS,),
                 flops=2 * size,
-                moved=2 * x.nbytes,
+                bytes_accessed=2 * x.nbytes,
             ),
         )
 
@@ -125,7 +125,7 @@ class PixelSoftmax(Layer):
                 (y, loss),
                 (x, labels),
                 flops=9 * size,
-                moved=2 * x.nbytes + labels.nbytes,
+                bytes_accessed=2 * x.nbytes + labels.nbytes,
             ),
         )
 
@@ -139,9 +139,9 @@ class PixelSoftmax(Layer):
                 f"{PLANNED}pixel_softmax.backward",
                 (dx,),
                 (y, labels),
-                held=(x,) if node.declarations == "original" else (),
+                retained=(x,) if node.declarations == "original" else (),
                 may_overwrite=((dx, y, "gradients"),),
                 flops=2 * size,
-                moved=2 * x.nbytes + labels.nbytes,
+                bytes_accessed=2 * x.nbytes + labels.nbytes,
             ),
         )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from snref.layer import PLANNED, Launch, Layer, Node, Work
+from snref.layers.base import Layer, Node
 from snref.layers.shapes import one
-from snref.tensor import Shape, Tensor
+from snref.plans import PLANNED, Launch, Shape, Tensor, Work
 
 
 def planned(
@@ -22,9 +22,14 @@ def planned(
     updates: bool = False,
 ) -> Launch:
     """A launch of a kernel that is not written."""
-    moved = sum(tensor.nbytes for tensor in (*outputs, *inputs))
+    bytes_accessed = sum(tensor.nbytes for tensor in (*outputs, *inputs))
     return Launch(
-        PLANNED + kernel, outputs, inputs, updates=updates, flops=flops, moved=moved
+        PLANNED + kernel,
+        outputs,
+        inputs,
+        updates=updates,
+        flops=flops,
+        bytes_accessed=bytes_accessed,
     )
 
 
@@ -73,7 +78,7 @@ class Embedding(Layer):
                 (y,),
                 (x, tables["tokens"], tables["places"]),
                 flops=size,
-                moved=3 * y.nbytes + x.nbytes,
+                bytes_accessed=3 * y.nbytes + x.nbytes,
             ),
         )
 
@@ -304,6 +309,6 @@ class TokenSoftmax(Layer):
                 (y, labels),
                 may_overwrite=((dx, y, "gradients"),),
                 flops=2 * prod(y.shape),
-                moved=2 * y.nbytes + labels.nbytes,
+                bytes_accessed=2 * y.nbytes + labels.nbytes,
             ),
         )

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-from snref.imports import blamed, imported
 from snref.net import Net
 from snref.nets.chains import alexnet, digits, lenet, vgg
 from snref.nets.dense import densenet121
@@ -12,6 +11,7 @@ from snref.nets.random_nets import random_net
 from snref.nets.residual import resnet
 from snref.nets.transformer import gpt2
 from snref.nets.unet import unet
+from snref.support.imports import blamed, imported
 
 __all__ = [
     "NAMES",

@@ -1,7 +1,7 @@
 """Nets that are a chain of layers: LeNet, AlexNet, VGG, and one for 8x8 digits."""
 
-from snref.layer import Layer
 from snref.layers import LRN, Conv, Dropout, Linear, MaxPool, ReLU, Softmax
+from snref.layers.base import Layer
 from snref.net import Net
 
 VGG = {  # convolutions before every pooling: columns D and E

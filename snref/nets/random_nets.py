@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from random import Random
 
-from snref.layer import Layer
 from snref.layers import (
     LRN,
     Add,
@@ -17,6 +16,7 @@ from snref.layers import (
     ReLU,
     Softmax,
 )
+from snref.layers.base import Layer
 from snref.net import Net, Value
 
 DEEPEST = 3  # forks within forks

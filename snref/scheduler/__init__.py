@@ -20,16 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from snref.costs import Costs
-from snref.garbage import no_garbage_collection
-from snref.plans import (
-    OutOfMemory,
-    Plan,
-    Run,
-    extent,
-    host_memory,
-    memory,
-)
+from snref.plans import OutOfMemory, Plan, Run, extent, host_memory, memory
+from snref.plans.verification import verify
 from snref.scheduler.algorithms import choose, choose_algorithms
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all
@@ -37,8 +29,9 @@ from snref.scheduler.lru_cache import ChooseAlgorithms, tensor_cache
 from snref.scheduler.offloading import offload
 from snref.scheduler.placement import place
 from snref.scheduler.recomputation import Strategy, recompute
-from snref.units import one_of
-from snref.verification import verify
+from snref.support.garbage import no_garbage_collection
+from snref.support.units import one_of
+from snref.timing.costs import Costs
 
 Transfers: TypeAlias = Literal["none", "offload", "demand", "cache"]
 Algorithms: TypeAlias = Literal["none", "exact", "fastest"]

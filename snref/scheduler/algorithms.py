@@ -12,7 +12,7 @@ algorithms in different steps.
 
 A convolution with 1,024 bytes left, and with 512:
 
->>> from snref.layer import Algorithm
+>>> from snref.plans import Algorithm
 >>> x, w, y = Tensor("x", (64,)), Tensor("w", (9,), "parameter"), Tensor("y", (64,))
 >>> slow = Algorithm("tiled", "taps", 0, 9, 9, lambda y, x, w, scratch: ())
 >>> fast = Algorithm("im2col", "taps", 900, 9, 9, lambda y, x, w, scratch: ())
@@ -30,11 +30,9 @@ forward   conv1  x -> y
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from snref.costs import Costs
-from snref.layer import Algorithm, Choice
-from snref.plans import Plan, Run, Step
-from snref.scheduler.liveness import deaths
-from snref.tensor import Tensor, aligned
+from snref.plans import Algorithm, Choice, Plan, Run, Step, Tensor, aligned
+from snref.scheduler.liveness import last_uses
+from snref.timing.costs import Costs
 
 Freedom: TypeAlias = Literal["exact", "fastest"]
 
@@ -50,18 +48,18 @@ def choose_algorithms(
     steps: list[Step] = []
     there: set[Tensor] = set()
     in_use = 0
-    for step, dying in zip(plan.steps, deaths(plan), strict=True):
+    for step, dying in zip(plan.steps, last_uses(plan), strict=True):
         touched = step.working_set if isinstance(step, Run) else (step.tensor,)
         for tensor in touched:
             if tensor not in there:
                 there.add(tensor)
-                in_use += tensor.room
+                in_use += tensor.aligned_bytes
         if isinstance(step, Run) and step.choices:
             left = None if capacity is None else capacity - in_use
             step = choose(step, left, costs, freedom)
         steps.append(step)
         there.difference_update(dying)
-        in_use -= sum(tensor.room for tensor in dying)
+        in_use -= sum(tensor.aligned_bytes for tensor in dying)
     return Plan(tuple(steps), (*plan.history, f"algorithms {freedom}"))
 
 

@@ -9,7 +9,7 @@ After the renaming there is one tensor less, and nothing else need know.
 
 A ReLU's backward, before and after:
 
->>> from snref.layer import Launch
+>>> from snref.plans import Launch
 >>> y, dy, dx, dw = (Tensor(name, (64,)) for name in ("y", "dy", "dx", "dw"))
 >>> relu = Launch("", (dx,), (y, dy), may_overwrite=((dx, dy, "gradients"),))
 >>> plan = Plan((
@@ -24,9 +24,7 @@ backward  conv1  dy -> dw
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from snref.layer import Choice, Launch, Work
-from snref.plans import Plan, Run, only_runs
-from snref.tensor import Tensor
+from snref.plans import Choice, Launch, Plan, Run, Tensor, Work, only_runs
 
 Overwrite: TypeAlias = Literal["gradients"]
 
@@ -69,7 +67,7 @@ def _renamed_work(work: Work, names: dict[Tensor, Tensor]) -> Work:
                 work,
                 outputs=new(work.outputs),
                 inputs=new(work.inputs),
-                held=new(work.held),
+                retained=new(work.retained),
             )
         case Choice():
             first, second = new(work.inputs)

@@ -9,7 +9,7 @@ stage leans on it, as a *pass* it must see all redefinitions the stages put in.
 
 A layer's output and its gradient, before and after:
 
->>> from snref.layer import Launch
+>>> from snref.plans import Launch
 >>> from snref.plans import Run
 >>> x, y, dy, dx = (Tensor(name, (64,)) for name in ("x", "y", "dy", "dx"))
 >>> plan = Plan((
@@ -33,11 +33,21 @@ free      dy
 free      dx
 """
 
-from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Step, reads, writes
-from snref.tensor import Tensor
+from snref.plans import (
+    Alloc,
+    Free,
+    Offload,
+    Plan,
+    Prefetch,
+    Run,
+    Step,
+    Tensor,
+    reads,
+    writes,
+)
 
 
-def deaths(plan: Plan) -> list[tuple[Tensor, ...]]:
+def last_uses(plan: Plan) -> list[tuple[Tensor, ...]]:
     """The scheduled tensors that are dead after each step, in order of use.
 
     A tensor that a step writes and nobody reads dies at that step, too.
@@ -55,7 +65,7 @@ def free_dead(plan: Plan) -> Plan:
     """Room before the first touch, freed at the death; again for each redefinition."""
     steps: list[Step] = []
     allocated: set[Tensor] = set()
-    for step, dying in zip(plan.steps, deaths(plan), strict=True):
+    for step, dying in zip(plan.steps, last_uses(plan), strict=True):
         for tensor in _touched(step):
             if tensor not in allocated:
                 allocated.add(tensor)

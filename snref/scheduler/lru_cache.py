@@ -17,7 +17,7 @@ working set.
 
 Three tensors of 256 bytes in a slab of 512:
 
->>> from snref.layer import Launch
+>>> from snref.plans import Launch
 >>> x, y, dy, dx = (Tensor(name, (64,)) for name in ("x", "y", "dy", "dx"))
 >>> plan = Plan((
 ...     Run("conv1", "forward", (Launch("", (x,)),)),
@@ -46,6 +46,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from snref.plans import (
+    ALIGNMENT,
     Alloc,
     Free,
     Offload,
@@ -55,12 +56,13 @@ from snref.plans import (
     Prefetch,
     Run,
     Step,
+    Tensor,
+    aligned,
     lower_bound,
     memory,
 )
-from snref.pool import Fit, Pool
-from snref.scheduler.liveness import deaths, free_dead
-from snref.tensor import ALIGNMENT, Tensor, aligned
+from snref.scheduler.liveness import free_dead, last_uses
+from snref.scheduler.slab import Fit, Pool
 
 LEVELS = 64  # how finely a budget between the bound and the peak is used
 
@@ -79,7 +81,9 @@ def tensor_cache(plan: Plan, slab: int, choose: ChooseAlgorithms | None = None) 
     """
     bound = lower_bound(plan)
     if slab < bound:
-        run = max(plan.runs(), key=lambda run: sum(t.room for t in run.working_set))
+        run = max(
+            plan.runs(), key=lambda run: sum(t.aligned_bytes for t in run.working_set)
+        )
         raise OutOfMemory(f"{run.layer} {run.phase}", bound, slab, bound)
     peak = max(memory(free_dead(plan), workspace=True))
     step = max(ALIGNMENT, aligned((peak - bound) // LEVELS))
@@ -96,7 +100,7 @@ def tensor_cache(plan: Plan, slab: int, choose: ChooseAlgorithms | None = None) 
 def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
     """Run the plan against a cache; write down what it does."""
     cache = _Cache(slab, _fleeting(plan))
-    for run, dying in zip(plan.steps, deaths(plan), strict=True):
+    for run, dying in zip(plan.steps, last_uses(plan), strict=True):
         assert isinstance(run, Run), "the cache comes before all transfers"
         cache.lock(run)
         if choose is not None and run.choices:
@@ -166,12 +170,12 @@ class _Cache:
         while (offsets := self.find_room(waiting)) is None:
             victim = next((t for t in self.offsets if t not in locked), None)
             if victim is None:  # the last resort: the smallest of the run's own
-                victim = min(self.offsets, key=lambda tensor: tensor.room)
+                victim = min(self.offsets, key=lambda tensor: tensor.aligned_bytes)
                 waiting.append(victim)
             leaving[victim] = self.offsets.pop(victim)
             self.pool.free(leaving[victim])
         for victim, offset in reversed(leaving.items()):
-            if victim not in locked and self.pool.take(offset, victim.room):
+            if victim not in locked and self.pool.take(offset, victim.aligned_bytes):
                 self.offsets[victim] = offset  # it was not in the way after all
                 self.offsets.move_to_end(victim, last=False)
             else:
@@ -187,9 +191,9 @@ class _Cache:
         Those that live long lie low and the fleeting ones high: fewer holes between.
         """
         offsets: dict[Tensor, int] = {}
-        for tensor in sorted(tensors, key=lambda tensor: -tensor.room):
+        for tensor in sorted(tensors, key=lambda tensor: -tensor.aligned_bytes):
             fit: Fit = "last" if tensor in self.fleeting else "first"
-            offset = self.pool.allocate(tensor.room, fit)
+            offset = self.pool.allocate(tensor.aligned_bytes, fit)
             if offset is None:
                 for taken in offsets.values():
                     self.pool.free(taken)
@@ -206,7 +210,7 @@ class _Cache:
     def scratch(self, tensors: Sequence[Tensor]) -> None:
         """Give workspaces a hole; they were chosen to fit one."""
         for tensor in tensors:
-            offset = self.pool.allocate(tensor.room)
+            offset = self.pool.allocate(tensor.aligned_bytes)
             assert offset is not None
             self.offsets[tensor] = offset
             self.steps.append(Alloc(tensor, offset))

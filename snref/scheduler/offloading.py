@@ -12,7 +12,7 @@ demand   every checkpoint's output; each returns at first need
 
 Two convolutions; no backward reads the output of the second:
 
->>> from snref.layer import Launch
+>>> from snref.plans import Launch
 >>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
 >>> plan = Plan((
 ...     Run("conv1", "forward", (Launch("", (x,)),), offload=True),
@@ -34,9 +34,8 @@ backward  conv2  x dz -> dy
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
-from snref.plans import Offload, Plan, Prefetch, Run, Step, only_runs
-from snref.tensor import Tensor
-from snref.units import one_of
+from snref.plans import Offload, Plan, Prefetch, Run, Step, Tensor, only_runs
+from snref.support.units import one_of
 
 When: TypeAlias = Literal["ahead", "demand"]
 

@@ -35,11 +35,10 @@ free      c
 
 from typing import Literal, TypeAlias, get_args
 
-from snref.plans import Alloc, Free, Plan, Step
-from snref.pool import Pool
+from snref.plans import ALIGNMENT, Alloc, Free, Plan, Step, Tensor
 from snref.scheduler.packing import meetings, search
-from snref.tensor import ALIGNMENT, Tensor
-from snref.units import one_of
+from snref.scheduler.slab import Pool
+from snref.support.units import one_of
 
 Order: TypeAlias = Literal["arrival", "best"]
 
@@ -80,7 +79,7 @@ def _allocations(plan: Plan) -> tuple[list[int], list[int]]:
         if isinstance(step, Alloc):
             standing[step.tensor] = len(sizes)
             events.append(len(sizes))
-            sizes.append(step.tensor.room)
+            sizes.append(step.tensor.aligned_bytes)
         elif isinstance(step, Free):
             events.append(~standing.pop(step.tensor))
     return sizes, events + [~i for i in standing.values()]

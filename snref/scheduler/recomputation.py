@@ -16,7 +16,7 @@ cost-aware       speed-centric where the segment, rebuilt as a whole, fits under
 
 A convolution (a checkpoint) and a ReLU that a second convolution reads:
 
->>> from snref.layer import Launch
+>>> from snref.plans import Launch
 >>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
 >>> plan = Plan((
 ...     Run("conv1", "forward", (Launch("", (x,)),), checkpoint=True),
@@ -28,7 +28,7 @@ A convolution (a checkpoint) and a ReLU that a second convolution reads:
 forward   conv1  -> x
 forward   relu1  x -> y
 forward   conv2  y -> z
-again     relu1  x -> y
+recompute relu1  x -> y
 backward  conv2  y dz -> dy
 """
 
@@ -36,9 +36,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
-from snref.plans import Plan, Run, Step, layer_peak, only_runs
-from snref.tensor import Tensor
-from snref.units import one_of
+from snref.plans import Plan, Run, Step, Tensor, layer_peak, only_runs
+from snref.support.units import one_of
 
 Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
 

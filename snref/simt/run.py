@@ -17,10 +17,10 @@ import numba
 import numpy as np
 from numba.core import config
 
-from snref.garbage import no_garbage_collection
 from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
+from snref.simt.garbage import no_garbage_collection
 from snref.simt.infer import infer
 from snref.simt.ir import KernelError, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
@@ -196,7 +196,7 @@ class Module:
                 raise
             except Exception as problem:
                 if isinstance(problem, OSError) and self.code.overloads:
-                    return  # it is there, and only the disk has no room for it
+                    return  # it is there, and only the disk is not allocated for it
                 # what Numba kept is damaged, and may raise anything
                 cache.forget(self.stem)
                 self.code.compile(signature)

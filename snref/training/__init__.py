@@ -16,14 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from snref import data as datasets
-from snref.costs import Costs
 from snref.data import Dataset
-from snref.layer import PLANNED
 from snref.net import Net, route
 from snref.nets import find
-from snref.planning import plan
-from snref.reports import PlannedNet
-from snref.tensor import Shape
+from snref.planning.planned import plan
+from snref.planning.reports import PlannedNet
+from snref.plans import PLANNED, Shape
+from snref.timing.costs import Costs
 from snref.training.iteration import NotFinite, classes
 from snref.training.session import (
     Progress,

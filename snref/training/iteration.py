@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snref.device import Buffer, Device
-from snref.execution import Execution
-from snref.layer import Launch
 from snref.net import Net
-from snref.plans import Plan, Run, memory
-from snref.reports import RESIDENT
-from snref.tensor import Tensor
+from snref.planning.reports import RESIDENT
+from snref.plans import Launch, Plan, Run, Tensor, memory
+from snref.training.execution import Execution
 
 Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Mapping[str, int | float]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snref.net import Net
-from snref.tensor import Tensor
+from snref.plans import Tensor
 
 Array: TypeAlias = NDArray[Any]
 

@@ -10,15 +10,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from snref import checkpoint as checkpoints
-from snref.checkpoint import Checkpoint, CheckpointError, Position
 from snref.data import Dataset
 from snref.device import Device
 from snref.net import Net, inference, route
-from snref.plans import OutOfMemory, Plan, extent
-from snref.reports import PlannedNet
+from snref.planning.reports import PlannedNet
+from snref.plans import OutOfMemory, Plan, Tensor, extent
 from snref.scheduler import Options, schedule
-from snref.tensor import Tensor
+from snref.training import checkpoint as checkpoints
+from snref.training.checkpoint import Checkpoint, CheckpointError, Position
 from snref.training.iteration import Iteration
 from snref.training.parameters import digest, initial
 

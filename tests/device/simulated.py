@@ -13,7 +13,7 @@ import numpy as np
 from snref.data import Dataset
 from snref.layers import Add, BatchNorm, Conv, Dropout, Linear, MaxPool, ReLU, Softmax
 from snref.net import Net
-from snref.planning import plan
+from snref.planning.planned import plan
 from snref.training import Session, Settings
 
 

@@ -10,10 +10,9 @@ from small_nets import FAMILIES, images_for
 from snref.device import cpu
 from snref.device.cpu import CPU
 from snref.device.views import viewed
-from snref.layer import Launch
-from snref.planning import plan
+from snref.planning.planned import plan
+from snref.plans import ALIGNMENT, Launch, Tensor
 from snref.simt import Compiled
-from snref.tensor import ALIGNMENT, Tensor
 from snref.training import Session, Settings
 
 X = Tensor("x", (2, 3, 5))
@@ -24,7 +23,7 @@ def test_a_view_is_aligned_and_keeps_its_bytes():
     view = device.view(X, 256)
     assert view.array.ctypes.data % ALIGNMENT == 0
     assert view.array.shape == X.shape and view.array.dtype == np.float32
-    assert device.in_use == X.room == 256
+    assert device.in_use == X.aligned_bytes == 256
     device.write(view, np.ones(X.shape))
     device.release(X, view)
     assert device.in_use == 0

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run
-from snref.tensor import Tensor
+from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Tensor
 from snref.training import open_device
 
 pytestmark = pytest.mark.gpu
@@ -29,8 +28,8 @@ def test_memory_given_again_waits_for_the_copy_of_what_was_there(device):
 
     Repeated, since a race need not show at once.
     """
-    from snref.execution import execute
-    from snref.layer import Launch, grid_of
+    from snref.plans import Launch, grid_of
+    from snref.training.execution import execute
 
     count = 2**24
     x, y = (Tensor(name, (count,)) for name in "xy")
@@ -43,7 +42,7 @@ def test_memory_given_again_waits_for_the_copy_of_what_was_there(device):
         )
         return Run("copy", "forward", (launch,))
 
-    there = open_device(device, x.room)
+    there = open_device(device, x.aligned_bytes)
     residents = {
         tensor: there.resident(np.full(count, value, np.float32))
         for tensor, value in ((ones, 1), (twos, 2), (result, 0))

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from snref import simt
 from snref.device.views import viewed
 from snref.kernels import find
-from snref.layer import Launch
-from snref.tensor import Tensor
+from snref.plans import Launch, Tensor
 
 Array: TypeAlias = NDArray[Any]
 Dimensions: TypeAlias = int | tuple[int, ...]

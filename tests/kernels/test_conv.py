@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from snref.layer import Algorithm, Part
 from snref.layers.conv_algorithms import Window, algorithms
-from snref.tensor import Tensor
+from snref.plans import Algorithm, Part, Tensor
 
 from .reference import (
     Array,

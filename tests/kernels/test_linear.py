@@ -6,10 +6,10 @@ from typing import cast
 import numpy as np
 import pytest
 
-from snref.layer import Launch, Layer, Node
 from snref.layers import Conv, Linear
+from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient
-from snref.tensor import Shape, Tensor
+from snref.plans import Launch, Shape, Tensor
 
 from .reference import (
     Array,

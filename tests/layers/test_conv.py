@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from snref.layer import Choice, Node
 from snref.layers import Conv, ConvTranspose, Softmax
+from snref.layers.base import Node
 from snref.layers.conv_algorithms import algorithms
 from snref.net import Net
-from snref.tensor import Tensor
+from snref.plans import Choice, Tensor
 
 CONVOLUTIONS = [
     Conv(8, 3, padding=1),

@@ -2,7 +2,6 @@
 
 import pytest
 
-from snref.layer import Choice, Declarations, Launch, Node, Work
 from snref.layers import (
     LRN,
     Add,
@@ -17,9 +16,10 @@ from snref.layers import (
     ReLU,
     Softmax,
 )
+from snref.layers.base import Declarations, Node
 from snref.net import Net, route
 from snref.nets import alexnet, random_net
-from snref.plans import Run
+from snref.plans import Choice, Launch, Run, Work
 from snref.scheduler.in_place import overwrite
 
 MIB = 2**20
@@ -145,7 +145,7 @@ def test_the_list_of_the_released_code_counts_the_gradient_of_lrn_twice() -> Non
             for piece in run.work:
                 inputs = piece.inputs if isinstance(piece, Launch) else piece.reads
                 distinct |= dict.fromkeys((*piece.outputs, *inputs))
-                held += piece.held if isinstance(piece, Launch) else ()
+                held += piece.retained if isinstance(piece, Launch) else ()
             tensors = [*distinct, *held]
             listed[run.layer] = sum(t.nbytes for t in tensors if t.is_data) / MIB
     largest = 96 * 55 * 55 * 200 * 4 / MIB
@@ -211,7 +211,7 @@ def test_a_kernel_is_given_each_tensor_once_unless_a_value_is_added_to_itself(
             given = (*launch.outputs, *launch.inputs)
             assert len(set(given)) == len(given)
             assert launch.kernel.count(".") in (1, 2)
-            assert launch.flops >= 0 < launch.moved
+            assert launch.flops >= 0 < launch.bytes_accessed
 
 
 def test_layers_that_are_costly_are_checkpoints_and_only_convolutions_travel() -> None:

@@ -6,10 +6,9 @@ from math import prod
 
 import pytest
 
-from snref.layer import PLANNED, Launch
 from snref.net import Net, route
 from snref.nets import NAMES, find, random_net
-from snref.tensor import Tensor
+from snref.plans import PLANNED, Launch, Tensor
 
 
 def launches(net: Net) -> list[Launch]:

@@ -4,7 +4,6 @@ from itertools import product
 
 import pytest
 
-from snref.layer import Layer
 from snref.layers import (
     LRN,
     Add,
@@ -21,6 +20,7 @@ from snref.layers import (
     ReLU,
     Softmax,
 )
+from snref.layers.base import Layer
 from snref.layers.transformer import (
     AttentionMean,
     AttentionWeights,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from snref.layers import Conv, Fork
 from snref.net import Net, route
 from snref.nets import random_net
-from snref.tensor import Tensor
+from snref.plans import Tensor
 
 SEEDS = 1000
 Open: TypeAlias = tuple[tuple[int, Fraction], ...]  # forks, and the share of each

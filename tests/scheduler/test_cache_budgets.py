@@ -12,15 +12,15 @@ from snref.plans import (
     Plan,
     Prefetch,
     Run,
+    Tensor,
     extent,
     lower_bound,
     memory,
 )
 from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.in_place import overwrite
-from snref.scheduler.liveness import deaths
+from snref.scheduler.liveness import last_uses
 from snref.scheduler.recomputation import recompute
-from snref.tensor import Tensor
 
 MIB = 2**20
 NETS = {
@@ -45,7 +45,7 @@ def byte_counting_lru(plan: Plan, capacity: int) -> int:
     there: OrderedDict[Tensor, None] = OrderedDict()
     clean: set[Tensor] = set()
     used = moved = 0
-    for run, dying in zip(plan.steps, deaths(plan), strict=True):
+    for run, dying in zip(plan.steps, last_uses(plan), strict=True):
         assert isinstance(run, Run)
         for tensor in run.working_set:
             if tensor in there:
@@ -53,20 +53,20 @@ def byte_counting_lru(plan: Plan, capacity: int) -> int:
         for tensor in run.working_set:
             if tensor in there:
                 continue
-            while used + tensor.room > capacity:
+            while used + tensor.aligned_bytes > capacity:
                 victim = next(t for t in there if t not in run.working_set)
                 del there[victim]
-                used -= victim.room
+                used -= victim.aligned_bytes
                 if victim not in clean:
                     clean.add(victim)
                     moved += victim.nbytes
             there[tensor] = None
-            used += tensor.room
+            used += tensor.aligned_bytes
             if tensor in run.reads:
                 moved += tensor.nbytes
         for tensor in dying:
             del there[tensor]
-            used -= tensor.room
+            used -= tensor.aligned_bytes
         clean.difference_update(run.writes)
     return moved
 

@@ -7,8 +7,8 @@ import pytest
 
 from snref import nets
 from snref.net import route
+from snref.planning.reports import original_layer_peak, route_steps
 from snref.plans import Plan
-from snref.reports import original_layer_peak, route_steps
 from snref.scheduler import PRESETS, Options, schedule
 
 PAPER = Path(__file__).parents[2] / "figures" / "paper"

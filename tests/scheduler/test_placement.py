@@ -7,14 +7,13 @@ import pytest
 
 from snref.net import route
 from snref.nets import NAMES, find, random_net
-from snref.plans import Alloc, Free, Plan, Step, extent, memory
+from snref.plans import ALIGNMENT, Alloc, Free, Plan, Step, Tensor, extent, memory
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all
 from snref.scheduler.offloading import offload
 from snref.scheduler.packing import meetings
 from snref.scheduler.placement import Order, _allocations, place
 from snref.scheduler.recomputation import recompute
-from snref.tensor import ALIGNMENT, Tensor
 
 ORDERS: tuple[Order, ...] = ("arrival", "best")
 Rectangle = tuple[int, int, int, int]  # from a time, to a time, from a byte, to a byte

@@ -22,7 +22,7 @@ from snref.plans import (
 )
 from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.in_place import overwrite
-from snref.scheduler.liveness import deaths, free_dead, hold_all
+from snref.scheduler.liveness import free_dead, hold_all, last_uses
 from snref.scheduler.offloading import offload
 from snref.scheduler.recomputation import recompute
 
@@ -59,7 +59,7 @@ def test_liveness_lies_between_the_layer_peak_and_the_baseline(seed: int):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tensor_is_freed_exactly_after_its_last_use(seed: int):
     plan = routed(seed)
-    dead = deaths(plan)
+    dead = last_uses(plan)
     last: dict[object, int] = {}
     for place, step in enumerate(plan.steps):
         assert isinstance(step, Run)

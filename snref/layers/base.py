@@ -1,0 +1,127 @@
+"""What a layer says of itself: its shapes, and the kernels of its steps.
+
+A layer *declares* what its backward reads. That one line decides every number of
+both papers, so it is the most visible line of a layer's file (``snref/layers``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from snref.plans import Launch, Shape, Tensor, Work, grid_of
+
+Declarations: TypeAlias = Literal["original", "lean"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A layer in a net, with its tensors.
+
+    Inputs xs, outputs ys (a fork has several, every other layer one), the gradients
+    of both (None where nobody wants one), parameters by name ("w", "b"), their
+    gradients and momenta by the same names, and ``saved``: small resident tensors
+    that forward leaves for backward or for evaluation, such as batch means.
+    """
+
+    name: str
+    number: int  # counts the net's layers from 1, as the paper's route does
+    layer: "Layer"
+    xs: tuple[Tensor, ...]
+    ys: tuple[Tensor, ...]
+    dxs: tuple[Tensor | None, ...]
+    dys: tuple[Tensor, ...]
+    parameters: Mapping[str, Tensor]
+    parameter_gradients: Mapping[str, Tensor]
+    momenta: Mapping[str, Tensor]
+    saved: Mapping[str, Tensor]
+    declarations: Declarations = "original"
+
+    @property
+    def x(self) -> Tensor:
+        return self.xs[0]
+
+    @property
+    def y(self) -> Tensor:
+        return self.ys[0]
+
+    @property
+    def dx(self) -> Tensor | None:
+        return self.dxs[0]
+
+    @property
+    def dy(self) -> Tensor:
+        return self.dys[0]
+
+
+class Layer:
+    """What a layer must say. Subclasses are frozen dataclasses of settings.
+
+    checkpoint  costly: its output is kept, or copied out, rather than computed again
+    offload     large and costly: its output is worth the trip over PCIe
+    loss        ends a net: has labels, and no reader
+    """
+
+    checkpoint: ClassVar[bool] = False
+    offload: ClassVar[bool] = False
+    loss: ClassVar[bool] = False
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        """Shape of the output. Raises ValueError if the inputs do not fit the layer."""
+        raise NotImplementedError
+
+    def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        """Shapes of the trained tensors, by name."""
+        return {}
+
+    def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        """Shapes of the small tensors kept beside the parameters, by name."""
+        return {}
+
+    def shared_parameters(self) -> dict[str, tuple[str, str]]:
+        """Parameters of an earlier layer that this one uses, too.
+
+        By this layer's name for it: (the layer that owns it, its name there).
+        """
+        return {}
+
+    def labels_shape(self, *inputs: Shape) -> Shape:
+        """Shape of the labels that a loss reads: a class an image."""
+        return inputs[0][:1]
+
+    def forward(self, node: Node) -> tuple[Work, ...]:
+        """The kernels that compute node.ys from node.xs."""
+        raise NotImplementedError
+
+    def backward(self, node: Node) -> tuple[Work, ...]:
+        """The kernels that compute node.dxs and the parameter gradients."""
+        raise NotImplementedError
+
+    def inference(self, node: Node) -> tuple[Work, ...]:
+        """The kernels that compute node.ys when the net is evaluated, not trained."""
+        return self.forward(node)
+
+    def update(self, node: Node) -> tuple[Work, ...]:
+        """The kernels at the end of an iteration: a step for every parameter."""
+        return tuple(
+            descend(w, node.momenta[name], node.parameter_gradients[name])
+            for name, w in node.parameters.items()
+        )
+
+
+def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
+    """A step of stochastic gradient descent with momentum (``kernels/sgd.py``).
+
+    g = dw + weight_decay w;  v = momentum v + g;  w = w - learning_rate v
+    """
+    size = w.nbytes // 4
+    return Launch(
+        "sgd.update",
+        (w, v),
+        (dw,),
+        ("learning_rate", "momentum", "weight_decay"),
+        view="flat",
+        updates=True,
+        grid=grid_of(size),
+        flops=6 * size,
+        bytes_accessed=5 * w.nbytes,
+    )

@@ -1,0 +1,150 @@
+"""Planning a net: from a preset, or an amount of memory, to a plan.
+
+``plan`` is what the command ``snref plan`` runs. It returns a ``PlannedNet``
+(``reports.py``), from which each number that the command prints can be had by itself.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias, Unpack, get_args
+
+from snref.net import Net, route
+from snref.planning.quickest import Overrides, least_time
+from snref.planning.reports import PlannedNet, resident
+from snref.plans import Alloc, OutOfMemory, Plan, Step, extent
+from snref.plans.verification import verify
+from snref.scheduler import PRESETS, Options, schedule
+from snref.scheduler.liveness import free_dead
+from snref.scheduler.placement import place
+from snref.support.garbage import no_garbage_collection
+from snref.support.imports import blamed, imported
+from snref.support.units import parsed, shortened
+from snref.timing import roofline
+from snref.timing.costs import Costs
+
+Policy: TypeAlias = Callable[[Plan, Options, Costs], Plan]
+
+
+def plan(
+    net: Net,
+    *,
+    preset: str | None = None,
+    policy: str | Policy | None = None,
+    memory: str | int | None = None,
+    host_memory: str | int | None = None,
+    device: str = "virtual:k40c",
+    costs: Costs | None = None,
+    **overrides: Unpack[Overrides],
+) -> PlannedNet:
+    """Plan an iteration of training a net, without running it.
+
+    preset       a name of ``PRESETS``. Without one: "superneurons"; or, if memory is
+                 given, the plan of least modelled time that fits it
+    policy       instead of the scheduler: "module:function", or a function from route,
+                 options and costs to a plan
+    memory       bytes of the device that the run may use, for all it needs; or a size
+                 such as "1.5GiB"
+    host_memory  bytes of the host that it may use for copies
+    device       whose roofline models the time: "virtual:" and a machine, or a file
+    costs        measured seconds, instead of a roofline
+    overrides    options to change in the preset
+
+    Raises OutOfMemory, in bytes of ``memory``, and ValueError for an unknown name.
+
+    >>> from snref.nets import alexnet
+    >>> planned = plan(alexnet(batch=200), preset="liveness")
+    >>> planned.peak_bytes, planned.peak_step, planned.steps[31].layer
+    (1561702400, 32, 'pool5')
+    """
+    if not isinstance(net, Net):
+        raise ValueError(
+            f"{shortened(net)} is no Net; snref.nets.find makes one of a name"
+        )
+    start = time.perf_counter()
+    machine = None if costs else roofline.machine(device)
+    with no_garbage_collection():
+        whole = route(net)
+        if machine:
+            costs = roofline.costs(whole, machine)
+        assert costs is not None
+        fixed = sum(resident(net).values())
+        limit = None if memory is None else parsed(memory)
+        if host_memory is not None:
+            overrides["host_capacity"] = parsed(host_memory)
+        try:
+            name, options, made = _planned(
+                whole,
+                costs,
+                preset,
+                policy,
+                None if limit is None else max(0, limit - fixed),
+                overrides,
+            )
+        except OutOfMemory as error:
+            if error.step == "the host":
+                raise
+            raise OutOfMemory(
+                error.step, error.needed + fixed, limit or 0, error.least + fixed
+            ) from None
+    seconds = time.perf_counter() - start
+    return PlannedNet(net, whole, made, options, name, limit, costs, machine, seconds)
+
+
+def _planned(
+    whole: Plan,
+    costs: Costs,
+    preset: str | None,
+    policy: str | Policy | None,
+    capacity: int | None,
+    overrides: Overrides,
+) -> tuple[str, Options, Plan]:
+    """By which name, with which options, which plan."""
+    if policy is not None:
+        options = replace(Options(), capacity=capacity, slab=capacity, **overrides)
+        return _name(policy), options, by_policy(whole, policy, options, costs)
+    if preset is None and capacity is not None:
+        options, made = least_time(whole, costs, capacity, **overrides)
+        return "least time", options, made
+    preset = preset or "superneurons"
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}: {', '.join(PRESETS)}")
+    options = replace(PRESETS[preset], capacity=capacity, slab=capacity, **overrides)
+    return preset, options, schedule(whole, options, costs)
+
+
+def by_policy(
+    whole: Plan, policy: str | Policy, options: Options, costs: Costs
+) -> Plan:
+    """The plan of someone else's planner: allocated and placed if it is not, verified.
+
+    Raises OutOfMemory if it does not fit, InvalidPlan if it computes something else,
+    and ValueError if the planner fails, or returns no plan.
+    """
+    name = _name(policy)
+    function = imported(policy, "policy") if isinstance(policy, str) else policy
+    with blamed(name, "policy"):
+        made = function(whole, options, costs)
+    if not isinstance(made, Plan):
+        kind = type(made).__name__
+        raise ValueError(f"policy {name!r}: must return a Plan, returned {kind}")
+    for index, step in enumerate(made.steps):
+        if not isinstance(step, get_args(Step)):
+            kind = type(step).__name__
+            raise ValueError(f"policy {name!r}: steps[{index}] is no step but {kind}")
+    if not any(isinstance(step, Alloc) for step in made.steps):
+        made = free_dead(made)
+    verify(made, whole, host_capacity=options.host_capacity)
+    if any(isinstance(step, Alloc) and step.offset is None for step in made.steps):
+        made = place(made, options.slab)
+    limit = options.limit
+    if limit is not None and extent(made) > limit:
+        raise OutOfMemory(f"the plan of {name}", extent(made), limit, extent(made))
+    verify(made, whole, slab=options.slab, host_capacity=options.host_capacity)
+    return made
+
+
+def _name(policy: str | Policy) -> str:
+    if isinstance(policy, str):
+        return policy
+    return getattr(policy, "__name__", type(policy).__name__)

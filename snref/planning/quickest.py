@@ -1,0 +1,175 @@
+"""Which plan for so much memory: a ladder, each rung quicker and in need of more.
+
+The candidates are every kind of recomputation with every kind of transfer, and the
+tensor cache in slabs of several sizes. Their plans are the same for every amount of
+memory, which only says which of them fit. Of these plans, by extent, each that is
+quicker than all before it, and does not use less, is a rung; the highest that fits is
+taken. So more memory never gives a slower plan, and less memory never one with a
+higher peak.
+
+Both hold for plans without workspaces, as which they are compared: tensors come first,
+and workspaces get what is left (SuperNeurons, section 3.5), which may be more
+below a lower rung. To build a ladder takes as long as some twenty plans, of a very deep
+net ten.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Literal, TypedDict, Unpack, get_args
+
+from snref.plans import OutOfMemory, Plan, Run, aligned, extent, lower_bound, memory
+from snref.scheduler import Options, schedule
+from snref.scheduler.recomputation import Strategy
+from snref.timing.costs import Costs
+from snref.timing.timeline import simulate
+
+RECOMPUTE: tuple[Strategy | None, ...] = (None, *get_args(Strategy))
+FEW: tuple[Strategy | None, ...] = (None, "cost-aware")  # with a cache, or very deep
+TRANSFERS: tuple[Literal["none", "offload", "demand", "cache"], ...] = (
+    "none",
+    "offload",
+    "demand",
+    "cache",
+)
+DEEP = 10_000  # steps of the route from which a net is very deep
+LEVELS, LEVELS_DEEP = 6, 3  # from the smallest slab of the cache to the largest
+
+
+class Overrides(TypedDict, total=False):
+    """Options that are given, not to be chosen."""
+
+    recompute: Strategy | None
+    transfers: Literal["none", "offload", "demand", "cache"]
+    algorithms: Literal["none", "exact", "fastest"]
+    overwrite: Literal["never", "gradients"]
+    host_capacity: int | None
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A plan without workspaces: its options, what it needs, how long it takes."""
+
+    options: Options
+    plan: Plan = field(repr=False)
+    peak: int  # bytes of activations and gradients
+    extent: int  # bytes of slab
+    seconds: float
+
+
+def least_time(
+    route: Plan, costs: Costs, capacity: int, **given: Unpack[Overrides]
+) -> tuple[Options, Plan]:
+    """The options, and the plan, of least modelled time in so many bytes.
+
+    Raises OutOfMemory if nothing fits.
+    """
+    rungs = ladder(route, costs, capacity, **given)
+    if not rungs:
+        raise _too_little(route, capacity, given)
+    best = rungs[-1]
+    algorithms = given.get("algorithms", Options().algorithms)
+    options = replace(best.options, algorithms=algorithms)
+    if options.transfers != "cache":
+        options = replace(options, capacity=capacity, slab=capacity)
+    if algorithms != "none":
+        plan = schedule(route, options, costs)
+        if simulate(plan, costs).seconds <= best.seconds:
+            return options, plan
+    return options, best.plan  # other addresses can cost more than workspaces save
+
+
+def ladder(
+    route: Plan, costs: Costs, capacity: int, **given: Unpack[Overrides]
+) -> list[Rung]:
+    """The rungs that need at most this capacity, the lowest first.
+
+    If the plan that neither recomputes nor copies fits, it is the only one: nothing is
+    quicker.
+    """
+    held = replace(_bare(given), recompute=None, transfers="none")
+    simplest = schedule(route, held)
+    top = _rung(held, simplest, costs)
+    may_be_top = held in _candidates(route, given, ())
+    if may_be_top and top.extent <= capacity:
+        return [top]
+    sizes = _slabs(route, lower_bound(simplest), top.extent)
+    fitting = [size for size in sizes if size <= capacity]
+    found = []
+    for options in _candidates(route, given, fitting):
+        try:
+            found.append(_rung(options, schedule(route, options), costs))
+        except OutOfMemory:  # of the host
+            continue
+    rungs: list[Rung] = []
+    for rung in sorted(found, key=lambda rung: (rung.extent, rung.seconds)):
+        if rung.extent > capacity or (may_be_top and rung.peak > top.peak):
+            continue
+        if not rungs or (
+            rung.seconds < rungs[-1].seconds and rung.peak >= rungs[-1].peak
+        ):
+            rungs.append(rung)
+    return rungs
+
+
+def _bare(given: Overrides) -> Options:
+    """The given options, without workspaces."""
+    return replace(replace(Options(), **given), algorithms="none")
+
+
+def _slabs(route: Plan, least: int, most: int) -> list[int]:
+    """Sizes of slab from the least to the most, in equal ratios."""
+    levels = LEVELS if len(route.steps) < DEEP else LEVELS_DEEP
+    ratio = (most / least) ** (1 / levels)
+    return [least, *(aligned(int(least * ratio**i)) for i in range(1, levels))]
+
+
+def _candidates(
+    route: Plan, given: Overrides, slabs: Sequence[int]
+) -> Iterator[Options]:
+    """All options that agree with what is given; for the cache, in each slab."""
+    bare = _bare(given)
+    strategies = RECOMPUTE if len(route.steps) < DEEP else FEW
+    for recompute, transfers in product(
+        [given["recompute"]] if "recompute" in given else strategies,
+        [given["transfers"]] if "transfers" in given else TRANSFERS,
+    ):
+        options = replace(bare, recompute=recompute, transfers=transfers)
+        if transfers != "cache":
+            yield options
+        elif recompute in FEW or "recompute" in given:
+            for size in slabs:
+                yield replace(options, capacity=size, slab=size)
+
+
+def _rung(options: Options, plan: Plan, costs: Costs) -> Rung:
+    seconds = simulate(plan, costs).seconds
+    return Rung(options, plan, max(memory(plan)), extent(plan), seconds)
+
+
+def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
+    """What the plan of the smallest extent would need."""
+    held = replace(_bare(given), recompute=None, transfers="none", host_capacity=None)
+    bound = lower_bound(schedule(route, held))
+    least: Plan | None = None
+    for options in sorted(
+        _candidates(route, given, [bound]), key=lambda o: o.transfers != "cache"
+    ):
+        try:
+            plan = schedule(route, options)
+        except OutOfMemory as error:  # of the host
+            failure = error
+            continue
+        if least is None or extent(plan) < extent(least):
+            least = plan
+        if extent(least) <= bound:
+            break
+    if least is None:
+        return failure
+    usage = zip(memory(least, workspace=True), least.steps, strict=True)
+    _, run = max(
+        ((n, step) for n, step in usage if isinstance(step, Run)),
+        key=lambda pair: pair[0],
+    )
+    needed = extent(least)
+    return OutOfMemory(f"{run.layer} {run.phase}", needed, capacity, needed)

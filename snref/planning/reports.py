@@ -1,0 +1,398 @@
+"""A planned net and its numbers: for people as a table, for programs as JSON.
+
+Unless it says otherwise, a number counts the bytes of data tensors: layer outputs and
+data gradients. That is what the papers count. The keys of the JSON:
+
+    baseline_bytes              all of them together
+    peak_bytes                  the most in use at once: at route step ``peak_step``
+                                (from 1; the first, if several), ``peak_layer``'s
+                                ``peak_phase``
+    memory_by_step              a number a route step, which is a forward or backward
+                                run; re-runs and copies count to the step after them,
+                                updates to the one before
+    live_tensors_by_step        how many they are
+    lower_bound_bytes           the largest run's tensors, each rounded up to 256 bytes:
+                                below it this route has no plan
+    layer_peak_bytes            the largest backward run's: the paper's max(l_i);
+                                ``original_layer_peak_bytes`` as its code sums it
+    peak_with_workspace_bytes   the most in use, workspaces too, rounded up to 256
+    extent_bytes                the highest address: that, and what lies between
+    resident                    bytes of what is not planned but always there
+    total_bytes                 resident and extent: what the device needs in all
+    total_lower_bound_bytes     resident and lower bound
+    extra_forwards              forward runs beyond each layer's first
+    offload_bytes, prefetch_bytes, host_bytes
+                                copied to the host; copied back; kept there at once
+    modelled                    seconds of an iteration: of compute, and of waiting for
+                                copies (stall); with the constants of the machine
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import snref
+from snref.net import Net
+from snref.planning.exchange import plan_to_json
+from snref.plans import (
+    Algorithm,
+    Alloc,
+    Free,
+    Kind,
+    Launch,
+    Offload,
+    Phase,
+    Plan,
+    Prefetch,
+    Run,
+    Tensor,
+    extent,
+    host_memory,
+    layer_peak,
+    lower_bound,
+    memory,
+)
+from snref.scheduler import Options
+from snref.support.units import mebibytes
+from snref.timing.costs import Costs
+from snref.timing.roofline import Machine
+from snref.timing.timeline import Timeline, simulate
+
+COUNTS = "data tensors: layer outputs and data gradients"
+RESIDENT: tuple[Kind, ...] = (
+    "parameter",
+    "parameter_gradient",
+    "momentum",
+    "state",
+    "input",
+)
+
+
+@dataclass(frozen=True)
+class RouteStep:
+    """A forward or backward run of the route, with what comes before it in the plan.
+
+    nbytes, tensors   the most that is on the device during the run and during every
+                      re-run and copy since the run before
+    """
+
+    layer: str
+    phase: Phase
+    nbytes: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class PlannedNet:
+    """A net and a plan for it. Bytes are bytes, seconds are modelled seconds.
+
+    preset    the preset's or policy's name, or "least time"
+    memory    bytes of the device that the run may use in all; None for no limit
+    machine   whose constants the costs are from; None if they were measured
+    """
+
+    net: Net
+    route: Plan = field(repr=False)
+    plan: Plan = field(repr=False)
+    options: Options
+    preset: str
+    memory: int | None
+    costs: Costs = field(repr=False)
+    machine: Machine | None = field(repr=False)
+    planning_seconds: float
+
+    @cached_property
+    def steps(self) -> tuple[RouteStep, ...]:
+        """The curve of memory over the iteration: a number a route step."""
+        return route_steps(self.plan)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Activations and gradients in use at once, at most; no workspace."""
+        return max(memory(self.plan))
+
+    @cached_property
+    def peak_step(self) -> int:
+        """The first route step, counted from 1, that has the peak."""
+        curve = [step.nbytes for step in self.steps]
+        return 1 + curve.index(max(curve))
+
+    @cached_property
+    def data_tensors(self) -> tuple[Tensor, ...]:
+        """Activations and gradients that the plan has memory for."""
+        found = dict.fromkeys(s.tensor for s in self.plan.steps if isinstance(s, Alloc))
+        return tuple(tensor for tensor in found if tensor.is_data)
+
+    @property
+    def baseline_bytes(self) -> int:
+        """All activations and gradients together."""
+        return sum(tensor.nbytes for tensor in self.data_tensors)
+
+    @property
+    def extra_forwards(self) -> int:
+        """Forward runs beyond each layer's first: the recomputations."""
+        forwards = [run.layer for run in self.plan.runs() if run.phase == "forward"]
+        return len(forwards) - len(set(forwards))
+
+    @property
+    def offload_bytes(self) -> int:
+        steps = self.plan.steps
+        return sum(s.tensor.nbytes for s in steps if isinstance(s, Offload))
+
+    @property
+    def prefetch_bytes(self) -> int:
+        steps = self.plan.steps
+        return sum(s.tensor.nbytes for s in steps if isinstance(s, Prefetch))
+
+    @property
+    def host_bytes(self) -> int:
+        """The most that is kept on the host at once."""
+        return max(host_memory(self.plan), default=0)
+
+    @property
+    def workspace_peak_bytes(self) -> int:
+        """The largest workspace of a step."""
+        workspaces = (s.tensor for s in self.plan.steps if isinstance(s, Alloc))
+        return max((w.nbytes for w in workspaces if w.kind == "workspace"), default=0)
+
+    @cached_property
+    def resident(self) -> dict[Kind, int]:
+        """Bytes that stay on the device throughout, by kind."""
+        return resident(self.net)
+
+    @property
+    def total_bytes(self) -> int:
+        """All the device memory that the plan needs: resident and slab."""
+        return sum(self.resident.values()) + extent(self.plan)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return simulate(self.plan, self.costs)
+
+    @cached_property
+    def algorithms(self) -> dict[str, dict[str, str]]:
+        """Layer -> part -> the algorithm that was chosen."""
+        return self._choices(lambda algorithm: algorithm.name)
+
+    @cached_property
+    def orders(self) -> dict[str, dict[str, str]]:
+        """Layer -> part -> its order of summation: the same orders, the same bits."""
+        return self._choices(lambda algorithm: algorithm.order)
+
+    def _choices(self, say: Callable[[Algorithm], str]) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for run in self.plan.runs():
+            for choice in run.choices:
+                found.setdefault(run.layer, {})[choice.part] = say(choice.chosen)
+        return found
+
+    def summary(self) -> str:
+        """The numbers as a table for people."""
+        return "\n".join(_summary(self))
+
+    def to_json(self, steps: bool = False) -> dict[str, Any]:
+        """The numbers for programs: what ``snref plan --json`` writes.
+
+        With steps, also the plan itself, in the form of ``exchange.py``.
+        """
+        report = _report(self)
+        if steps:
+            report |= plan_to_json(self.plan, self.route)
+        return report
+
+
+def resident(net: Net) -> dict[Kind, int]:
+    """Bytes that stay on the device throughout an iteration, by kind."""
+    nbytes = dict.fromkeys(RESIDENT, 0)
+    for tensor in net.tensors(*RESIDENT):
+        nbytes[tensor.kind] += tensor.nbytes
+    return nbytes
+
+
+def route_steps(plan: Plan) -> tuple[RouteStep, ...]:
+    """Memory over an iteration as the papers draw it: a number a route step.
+
+    A route step is a layer's first forward run, or its backward run. Re-runs and
+    copies count to the route step that follows, updates to the one before.
+
+    >>> x, y = Tensor("x", (256,)), Tensor("y", (256,))
+    >>> first = Run("data", "forward", (Launch("", (x,)),))
+    >>> second = Run("relu", "forward", (Launch("", (y,), (x,)),))
+    >>> line = (Alloc(x), first, Free(x), Alloc(x), Alloc(y), first, second)
+    >>> [step.nbytes for step in route_steps(Plan(line))]
+    [1024, 2048]
+    """
+    steps: list[RouteStep] = []
+    seen: set[str] = set()
+    live = most = count = 0
+    for step, in_use in zip(plan.steps, memory(plan), strict=True):
+        match step:
+            case Alloc(tensor):
+                live += tensor.is_data
+            case Free(tensor):
+                live -= tensor.is_data
+            case Offload() | Prefetch():
+                most, count = max(most, in_use), max(count, live)
+            case Run(layer, "update") if steps:
+                last = steps[-1]
+                most, count = max(last.nbytes, in_use), max(last.tensors, live)
+                steps[-1] = RouteStep(last.layer, last.phase, most, count)
+                most = count = 0
+            case Run(layer, phase):
+                most, count = max(most, in_use), max(count, live)
+                if phase == "backward" or layer not in seen:
+                    seen.add(layer)
+                    steps.append(RouteStep(layer, phase, most, count))
+                    most = count = 0
+    return tuple(steps)
+
+
+def original_layer_peak(plan: Plan) -> int:
+    """Bytes of the largest backward run, as the paper's code sums them.
+
+    It sums a layer's list of tensors, not the set, and LRN lists the gradient that it
+    overwrites twice: 886.23 MiB for AlexNet, where distinct tensors come to 664.67.
+    """
+    largest = 0
+    for run in plan.runs():
+        if run.phase == "backward":
+            tensors = {t for piece in run.work for t in (*piece.outputs, *piece.inputs)}
+            listed = [t for launch in _launches(run) for t in launch.retained]
+            nbytes = sum(t.nbytes for t in (*tensors, *listed) if t.is_data)
+            largest = max(largest, nbytes)
+    return largest
+
+
+def _launches(run: Run) -> Iterator[Launch]:
+    return (piece for piece in run.work if isinstance(piece, Launch))
+
+
+def _report(planned: PlannedNet) -> dict[str, Any]:
+    """Every number of ``snref plan --json``; the names are fixed."""
+    net, made, options = planned.net, planned.plan, planned.options
+    peak = planned.steps[planned.peak_step - 1]
+    fixed = planned.resident
+    timeline = planned.timeline
+    return {
+        "schema": "snref.plan/2",
+        "snref_version": snref.__version__,
+        "net": net.name,
+        "batch": net.batch,
+        "input": net.input_shape,
+        "preset": planned.preset,
+        "memory_bytes": planned.memory,
+        "options": {
+            **asdict(options),
+            "declarations": net.declarations,
+            "fork": net.forks,
+            "branch_order": net.branch_order,
+        },
+        "unit": "bytes",
+        "counts": COUNTS,
+        "layers": len(net.nodes),
+        "tensors": len(planned.data_tensors),
+        "route_steps": len(planned.steps),
+        "baseline_bytes": planned.baseline_bytes,
+        "peak_bytes": planned.peak_bytes,
+        "peak_step": planned.peak_step,
+        "peak_layer": peak.layer,
+        "peak_phase": peak.phase,
+        "memory_by_step": [step.nbytes for step in planned.steps],
+        "live_tensors_by_step": [step.tensors for step in planned.steps],
+        "peak_with_workspace_bytes": max(memory(made, workspace=True)),
+        "extent_bytes": extent(made),
+        "lower_bound_bytes": lower_bound(made),
+        "total_lower_bound_bytes": lower_bound(made) + sum(fixed.values()),
+        "layer_peak_bytes": layer_peak(made),
+        "original_layer_peak_bytes": original_layer_peak(made),
+        "extra_forwards": planned.extra_forwards,
+        "offload_bytes": planned.offload_bytes,
+        "prefetch_bytes": planned.prefetch_bytes,
+        "host_bytes": planned.host_bytes,
+        "resident": {
+            "parameters": fixed["parameter"],
+            "parameter_gradients": fixed["parameter_gradient"],
+            "momentum": fixed["momentum"],
+            "state": fixed["state"],
+            "input": fixed["input"],
+        },
+        "workspace_peak_bytes": planned.workspace_peak_bytes,
+        "total_bytes": planned.total_bytes,
+        "algorithms": planned.algorithms,
+        "orders": planned.orders,
+        "modelled": {
+            "device": planned.costs.source,
+            "seconds": timeline.seconds,
+            "compute_seconds": timeline.compute_seconds,
+            "stall_seconds": timeline.stall_seconds,
+            "copy_out_seconds": timeline.copy_out_seconds,
+            "copy_in_seconds": timeline.copy_in_seconds,
+            "machine": planned.machine.constants() if planned.machine else None,
+        },
+        "planning_seconds": planned.planning_seconds,
+    }
+
+
+def _summary(planned: PlannedNet) -> Iterator[str]:
+    """The lines of the table for people."""
+    net, made, options = planned.net, planned.plan, planned.options
+    shape = " x ".join(map(str, net.input_shape))
+    peak = planned.steps[planned.peak_step - 1]
+    fixed, timeline = planned.resident, planned.timeline
+
+    def row(what: str, nbytes: int) -> str:
+        return f"  {what:44} {nbytes:>16,} {mebibytes(nbytes):>12}"
+
+    yield (
+        f"{net.name}, input {shape}: {len(net.nodes)} layers, "
+        f"{len(planned.data_tensors)} tensors, {len(planned.steps)} steps"
+    )
+    yield (
+        f"{planned.preset}: recompute {options.recompute or 'off'}, "
+        f"transfers {options.transfers}, overwrite {options.overwrite}, "
+        f"algorithms {options.algorithms}, declarations {net.declarations}, "
+        f"fork {net.forks}"
+    )
+    yield ""
+    yield f"  {COUNTS:44} {'bytes':>16} {'MiB = 2^20':>12}"
+    yield row("baseline: all of them held", planned.baseline_bytes)
+    where = f"peak: step {planned.peak_step}, {peak.layer} {peak.phase}"
+    yield row(where, planned.peak_bytes)
+    yield row("lower bound of this route", lower_bound(made))
+    yield row("largest backward run, the paper's max(l_i)", layer_peak(made))
+    yield row("the same as the paper's code sums it", original_layer_peak(made))
+    yield "  with workspaces, each rounded up to 256 bytes"
+    yield row("peak", max(memory(made, workspace=True)))
+    yield row("extent: the highest address", extent(made))
+    yield "  in all"
+    yield row(
+        "parameters, gradients, momentum, state", sum(fixed.values()) - fixed["input"]
+    )
+    yield row("input", fixed["input"])
+    yield row("total: resident and extent", planned.total_bytes)
+    if planned.memory is not None:
+        yield row("of", planned.memory)
+    yield "  savings"
+    yield f"  {'extra forwards':44} {planned.extra_forwards:>16,}"
+    yield row("copied to the host", planned.offload_bytes)
+    yield row("copied back", planned.prefetch_bytes)
+    yield row("kept on the host at once", planned.host_bytes)
+    ways = Counter(
+        f"{choice.chosen.name} ({choice.chosen.order})"
+        for run in made.runs()
+        for choice in run.choices
+    )
+    if ways:
+        yield "  convolutions by algorithm, and the order in which it sums"
+    for name, count in ways.most_common():
+        yield f"  {name:44} {count:>16,}"
+    yield ""
+    yield (
+        f"  {timeline.seconds:.4g} s an iteration on {planned.costs.source}: "
+        f"{timeline.compute_seconds:.4g} s of compute, "
+        f"{timeline.stall_seconds:.4g} s of waiting for copies"
+        f"{' (a model, no measurement)' if planned.machine else ''}"
+    )
+    yield f"  planned in {1000 * planned.planning_seconds:.0f} ms"

@@ -1,0 +1,90 @@
+"""Plans: what a training iteration is as a straight line of steps.
+
+Read in this order:
+
+1. tensor        a value of the net: a name, a shape, a kind
+2. launches      a kernel call on tensors; a choice between algorithms
+3. steps         Run, Alloc, Free, Offload, Prefetch, and a Plan of them
+4. measures      the bytes that a plan uses
+5. verification  why a plan can be trusted: it computes what its route computes
+"""
+
+from snref.plans.launches import (
+    PLANNED,
+    Algorithm,
+    Choice,
+    InPlace,
+    Launch,
+    Part,
+    Scalar,
+    View,
+    Work,
+    grid_of,
+)
+from snref.plans.measures import extent, host_memory, layer_peak, lower_bound, memory
+from snref.plans.steps import (
+    Alloc,
+    Free,
+    InvalidPlan,
+    Offload,
+    OutOfMemory,
+    Phase,
+    Plan,
+    Prefetch,
+    Run,
+    Step,
+    lines,
+    only_runs,
+    reads,
+    writes,
+)
+from snref.plans.tensor import (
+    ALIGNMENT,
+    ITEM_BYTES,
+    SCHEDULED,
+    DType,
+    Kind,
+    Shape,
+    Tensor,
+    aligned,
+)
+
+__all__ = [
+    "ALIGNMENT",
+    "ITEM_BYTES",
+    "PLANNED",
+    "SCHEDULED",
+    "Algorithm",
+    "Alloc",
+    "Choice",
+    "DType",
+    "Free",
+    "InPlace",
+    "InvalidPlan",
+    "Kind",
+    "Launch",
+    "Offload",
+    "OutOfMemory",
+    "Part",
+    "Phase",
+    "Plan",
+    "Prefetch",
+    "Run",
+    "Scalar",
+    "Shape",
+    "Step",
+    "Tensor",
+    "View",
+    "Work",
+    "aligned",
+    "extent",
+    "grid_of",
+    "host_memory",
+    "layer_peak",
+    "lines",
+    "lower_bound",
+    "memory",
+    "only_runs",
+    "reads",
+    "writes",
+]

@@ -1,0 +1,120 @@
+"""Launches: the kernel calls of a run, and the choice between algorithms."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from snref.plans.tensor import Tensor
+
+Scalar: TypeAlias = int | float | str
+View: TypeAlias = Literal["shape", "rows", "channels", "flat"]
+InPlace: TypeAlias = tuple[Tensor, Tensor, Literal["gradients", "activations"]]
+Part: TypeAlias = Literal["forward", "data", "filter"]
+
+PLANNED = "planned."  # a kernel that is planned for but not written: gpt2 has only such
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """One kernel call: ``kernel(*outputs, *inputs, *scalars)``.
+
+    kernel         where it stands under ``snref.kernels``: "relu.forward"
+    scalars        a str names a value of the run: "iteration", "learning_rate", ...
+    view           how the kernel sees its arrays: "shape" as they are, "rows" as
+                   (N, rest), "channels" as (N, C, rest), "flat" as one dimension
+    updates        whether the outputs are read, too: y += b
+    retained       tensors that must be on the device though the kernel is not given
+                   them, because the paper's authors declared them
+    may_overwrite  (output, input, setting): the output may lie on the input's memory
+                   when ``overwrite`` is this setting (or, for "gradients", a wider one)
+    flops, bytes_accessed   floating-point operations, and bytes read and written
+    """
+
+    kernel: str
+    outputs: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+    view: View = "shape"
+    updates: bool = False
+    retained: tuple[Tensor, ...] = ()
+    may_overwrite: tuple[InPlace, ...] = ()
+    grid: tuple[int, ...] = (1,)
+    block: tuple[int, ...] = (256,)
+    flops: int = 0
+    bytes_accessed: int = 0
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        if self.updates:
+            return self.outputs + self.inputs + self.retained
+        return self.inputs + self.retained
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Algorithm:
+    """One way to compute a part of a convolution. Shared by layers of equal shapes.
+
+    order      the order in which products are summed: same order, same bits
+    workspace  bytes of scratch
+    launches   (output, first input, second input, workspace or None) -> kernel calls
+    """
+
+    name: str
+    order: str
+    workspace: int
+    flops: int
+    bytes_accessed: int
+    launches: Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Launch, ...]] = (
+        field(repr=False)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A part of a convolution's step that can be computed in several ways.
+
+    The first algorithm needs no workspace and is the one chosen until
+    ``scheduler.algorithms`` knows how many bytes are free.
+    """
+
+    part: Part
+    output: Tensor
+    inputs: tuple[Tensor, Tensor]
+    algorithms: tuple[Algorithm, ...]
+    chosen: Algorithm
+    workspace: Tensor | None = None
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (self.output,)
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        return self.inputs
+
+    @property
+    def flops(self) -> int:
+        return self.chosen.flops
+
+    @property
+    def bytes_accessed(self) -> int:
+        return self.chosen.bytes_accessed
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return self.chosen.launches(self.output, *self.inputs, self.workspace)
+
+
+Work: TypeAlias = Launch | Choice  # what the step of a layer is made of
+
+
+def grid_of(threads: int, block: int = 256) -> tuple[int, ...]:
+    """Blocks with a thread for each of so many elements.
+
+    The kernels' loops would do with fewer. But then a block returns to memory far from
+    where it was, once a round, and a CPU that runs it loses half its bandwidth.
+
+    >>> grid_of(1000)
+    (4,)
+    """
+    return (max(1, (threads + block - 1) // block),)

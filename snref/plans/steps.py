@@ -1,0 +1,205 @@
+"""A plan: a training iteration as a straight line of steps, and what it costs.
+
+Every saving of the papers is a step that defines a tensor a second time: a layer's
+forward run again (recomputation), or a copy back from the host (prefetch). Between
+its last use and its next definition a tensor is dead; nothing else need be known to
+free it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from snref.plans.launches import Choice, Launch, Work
+from snref.plans.tensor import Tensor
+
+Phase: TypeAlias = Literal["forward", "backward", "update"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A layer's forward, backward or update: the only steps that compute.
+
+    A forward run that appears a second time in a plan is a recomputation.
+    """
+
+    layer: str
+    phase: Phase
+    work: tuple[Work, ...]
+    checkpoint: bool = False
+    offload: bool = False
+    reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
+    writes: tuple[Tensor, ...] = field(init=False, repr=False)
+    working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
+    touched: tuple[Tensor, ...] = field(init=False, repr=False)  # and workspaces
+    _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        reads: dict[Tensor, None] = {}
+        writes: dict[Tensor, None] = {}
+        for piece in self.work:
+            for tensor in piece.reads:
+                if tensor not in writes:
+                    reads[tensor] = None
+            for tensor in piece.outputs:
+                writes[tensor] = None
+        scheduled = tuple([t for t in {**reads, **writes} if t.scheduled])
+        object.__setattr__(self, "reads", tuple(reads))
+        object.__setattr__(self, "writes", tuple(writes))
+        object.__setattr__(self, "working_set", scheduled)
+        object.__setattr__(self, "touched", scheduled + self.workspaces)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The kernel calls, in order, with every choice made. Built at first use."""
+        if self._launches is None:
+            calls: list[Launch] = []
+            for piece in self.work:
+                calls += piece.launches if isinstance(piece, Choice) else (piece,)
+            object.__setattr__(self, "_launches", tuple(calls))
+        assert self._launches is not None
+        return self._launches
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        return tuple(piece for piece in self.work if isinstance(piece, Choice))
+
+    @property
+    def workspaces(self) -> tuple[Tensor, ...]:
+        scratch = (c.workspace for c in self.choices if c.workspace is not None)
+        return tuple(dict.fromkeys(scratch))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    """Give the tensor room on the device, at an offset once it is placed."""
+
+    tensor: Tensor
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Free:
+    """Take the tensor's room back; its value is gone."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offload:
+    """Copy the tensor to the host. Reads it."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch:
+    """Copy the tensor back from the host. Defines it."""
+
+    tensor: Tensor
+
+
+Step: TypeAlias = Run | Alloc | Free | Offload | Prefetch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training iteration as a straight-line program.
+
+    history names the passes it went through, for captions and printing.
+    """
+
+    steps: tuple[Step, ...]
+    history: tuple[str, ...] = ()
+
+    def runs(self) -> Iterator[Run]:
+        return (step for step in self.steps if isinstance(step, Run))
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+def only_runs(plan: Plan, what: str) -> tuple[Run, ...]:
+    """The steps of a plan in which nothing is allocated or copied yet.
+
+    Raises TypeError, from the pass that does ``what``, if something is.
+    """
+    for step in plan.steps:
+        if not isinstance(step, Run):
+            raise TypeError(f"{what} comes before transfers and allocation")
+    return tuple(plan.runs())
+
+
+class InvalidPlan(ValueError):
+    """A plan that would compute something else, or read what is not there."""
+
+
+class OutOfMemory(MemoryError):
+    """No plan fits: names the step, what it needs, what there is, what would do.
+
+    least is the smallest capacity, in bytes, for which a plan exists.
+    """
+
+    def __init__(self, step: str, needed: int, available: int, least: int) -> None:
+        super().__init__(
+            f"{step} needs {needed} bytes, {available} available; the least is {least}"
+        )
+        self.step, self.needed, self.available = step, needed, available
+        self.least = least
+
+
+def reads(step: Step) -> tuple[Tensor, ...]:
+    """The tensors whose value a step uses."""
+    match step:
+        case Run():
+            return step.reads
+        case Offload(tensor):
+            return (tensor,)
+        case Alloc() | Free() | Prefetch():
+            return ()
+
+
+def writes(step: Step) -> tuple[Tensor, ...]:
+    """The tensors to which a step gives a value."""
+    match step:
+        case Run():
+            return step.writes
+        case Prefetch(tensor):
+            return (tensor,)
+        case Alloc() | Free() | Offload():
+            return ()
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """The plan as text, a step a line.
+
+    >>> x, y = Tensor("x", (256,)), Tensor("y", (256,))
+    >>> run = Run("relu", "forward", (Launch("relu.forward", (y,), (x,)),))
+    >>> print(Plan((Alloc(y, 0), run, Free(x))))
+    alloc     y  1024 at 0
+    forward   relu  x -> y
+    free      x
+    """
+    seen: set[str] = set()
+    for step in plan.steps:
+        match step:
+            case Run():
+                again = step.phase == "forward" and step.layer in seen
+                seen.add(step.layer)
+                verb = "recompute" if again else step.phase
+                names = " ".join(t.name for t in step.reads if t.scheduled)
+                made = " ".join(t.name for t in step.writes if t.scheduled)
+                flow = f"{names} -> {made}".strip() if names or made else ""
+                ways = " ".join(f"{c.part}={c.chosen.name}" for c in step.choices)
+                ways = f"[{ways}]" if any(c.workspace for c in step.choices) else ""
+                yield f"{verb:9} {step.layer}  {flow}  {ways}".rstrip()
+            case Alloc(tensor, None):
+                yield f"alloc     {tensor.name}  {tensor.nbytes}"
+            case Alloc(tensor, offset):
+                yield f"alloc     {tensor.name}  {tensor.nbytes} at {offset}"
+            case Free(tensor):
+                yield f"free      {tensor.name}"
+            case Offload(tensor):
+                yield f"offload   {tensor.name}"
+            case Prefetch(tensor):
+                yield f"prefetch  {tensor.name}"

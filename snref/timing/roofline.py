@@ -1,0 +1,210 @@
+"""The virtual device: no data, three clocks, and a roofline for every kernel.
+
+It says how long a plan would take on a machine that is not here, for nets that would
+never fit on the one that is. A kernel takes ``max(flops / peak, bytes / bandwidth) +
+latency`` (Williams, Waterman and Patterson 2009), a copy ``bytes / link + latency``.
+Such seconds rank plans; they are a model and no measurement.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from snref.plans import (
+    Algorithm,
+    Choice,
+    Part,
+    Phase,
+    Plan,
+)
+from snref.support.files import read
+from snref.timing.costs import Costs
+
+MACHINES = Path(__file__).parent / "machines"
+MOST = 1e24  # of any number of a machine: far more than any has
+LEAST_SHARE = 1e-6
+INTENSE = 8  # operations a byte: what does more multiplies matrices
+NUMBERS = {  # of a machine's file, with their units
+    "flops": "FLOP/s",
+    "bandwidth": "bytes/s",
+    "memory": "bytes",
+    "to_host": "bytes/s",
+    "to_device": "bytes/s",
+    "launch_latency": "seconds",
+    "copy_latency": "seconds",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU and its link to the host, in numbers that each have a source.
+
+    flops        float32 operations per second, at most
+    bandwidth    bytes per second of the device's memory, at most
+    memory       bytes of it
+    to_host, to_device   bytes per second of the link, each way
+    launch_latency, copy_latency   seconds that a kernel, a copy, takes at the least
+    efficiency   share of ``flops`` that kernels reach: by the name of a convolution
+                 algorithm, "product" for matrix products and "other"; and "memory",
+                 the share of ``bandwidth`` that all reach. A model.
+    sources      where each of these numbers is from
+    """
+
+    name: str
+    title: str
+    flops: float
+    bandwidth: float
+    memory: int
+    to_host: float
+    to_device: float
+    launch_latency: float
+    copy_latency: float
+    efficiency: Mapping[str, float]
+    sources: Mapping[str, str] = field(repr=False)
+
+    def seconds(self, kind: str, flops: int, bytes_accessed: int) -> float:
+        """The roofline: seconds of a kernel of this kind of efficiency."""
+        share = self.efficiency.get(kind, self.efficiency["other"])
+        compute = flops / (share * self.flops)
+        traffic = bytes_accessed / (self.efficiency["memory"] * self.bandwidth)
+        return max(compute, traffic) + self.launch_latency
+
+    def constants(self) -> dict[str, Any]:
+        """All numbers with unit and source, for reports."""
+        numbers: dict[str, Any] = {
+            key: {
+                "value": getattr(self, key),
+                "unit": unit,
+                "source": self.sources[key],
+            }
+            for key, unit in NUMBERS.items()
+        }
+        numbers["efficiency"] = {
+            **self.efficiency,
+            "source": self.sources["efficiency"],
+        }
+        return {"name": self.name, "title": self.title, **numbers}
+
+
+def names() -> tuple[str, ...]:
+    """The machines that come with snref.
+
+    >>> names()
+    ('a100', 'h200', 'k40c', 't4', 'titanxp')
+    """
+    return tuple(sorted(path.stem for path in MACHINES.glob("*.toml")))
+
+
+def machine(name: str) -> Machine:
+    """A machine by name, "k40c" or "virtual:k40c", or from a file of one's own.
+
+    Raises ValueError for a name that is unknown and for a file that is incomplete.
+
+    >>> machine("k40c").bandwidth
+    288000000000.0
+    """
+    name = name.removeprefix("virtual:")
+    own = name.endswith(".toml")
+    if not own and name not in names():
+        raise ValueError(
+            f"no machine {name!r}: {', '.join(names())}, or a file that ends in .toml"
+        )
+    path = Path(name) if own else MACHINES / f"{name}.toml"
+    text = read(str(path))
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return _machine(path, table)
+
+
+def _machine(path: Path, table: dict[str, Any]) -> Machine:
+    """Check a machine's file, number by number."""
+    values: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    for key, unit in NUMBERS.items():
+        match table.get(key):
+            case {"value": value, "source": str(source)} if _is_within(
+                value, 0 if unit == "seconds" else 1, MOST
+            ):
+                values[key], sources[key] = value, source
+            case _:
+                least = ">= 0" if unit == "seconds" else ">= 1"
+                raise ValueError(
+                    f"{path}: {key!r} must be a table of a value in {unit}, {least} "
+                    f"and at most {MOST:g}, and a source"
+                )
+    shares = table.get("efficiency", {})
+    if not isinstance(shares, dict):
+        raise ValueError(f"{path}: 'efficiency' must be a table of shares")
+    sources["efficiency"] = str(shares.get("source", "none given"))
+    shares = {"other": 1.0, "memory": 1.0, **shares}
+    shares.pop("source", None)
+    for key, share in shares.items():
+        if not _is_within(share, LEAST_SHARE, 1):
+            raise ValueError(
+                f"{path}: efficiency {key!r} must be {LEAST_SHARE} to 1, not {share!r}"
+            )
+    return Machine(
+        path.stem,
+        str(table.get("title", path.stem)),
+        values["flops"],
+        values["bandwidth"],
+        int(values["memory"]),
+        values["to_host"],
+        values["to_device"],
+        values["launch_latency"],
+        values["copy_latency"],
+        shares,
+        sources,
+    )
+
+
+def _is_within(value: object, least: float, most: float) -> bool:
+    """Whether it is a number, and not one that is too large, nor NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return least <= value <= most
+
+
+def costs(plan: Plan, machine: Machine) -> Costs:
+    """The roofline's seconds for every run of a plan, and every algorithm it may use.
+
+    >>> from snref.plans import Launch, Plan, Run, Tensor
+    >>> x, y = Tensor("x", (72, 1000)), Tensor("y", (72, 1000))
+    >>> work = Launch("relu.forward", (y,), (x,), bytes_accessed=2 * x.nbytes)
+    >>> plan = Plan((Run("relu1", "forward", (work,)),))
+    >>> model = costs(plan, machine("k40c"))
+    >>> f"{1e6 * model.runs['relu1', 'forward']:.2f} microseconds"
+    '7.86 microseconds'
+    """
+    runs: dict[tuple[str, Phase], float] = {}
+    algorithms: dict[tuple[str, Part, str], float] = {}
+    known: dict[Algorithm, float] = {}  # layers of equal shapes share algorithms
+    for run in plan.runs():
+        if (run.layer, run.phase) in runs:
+            continue  # a recomputation
+        total = 0.0
+        for piece in run.work:
+            if isinstance(piece, Choice):
+                for way in piece.algorithms:
+                    if way not in known:
+                        known[way] = machine.seconds(
+                            way.name, way.flops, way.bytes_accessed
+                        )
+                    algorithms[run.layer, piece.part, way.name] = known[way]
+            else:
+                dense = piece.flops > INTENSE * piece.bytes_accessed
+                kind = "product" if dense else "other"
+                total += machine.seconds(kind, piece.flops, piece.bytes_accessed)
+        runs[run.layer, run.phase] = total
+    return Costs(
+        f"virtual:{machine.name}",
+        runs,
+        algorithms,
+        machine.to_host,
+        machine.to_device,
+        machine.copy_latency,
+    )

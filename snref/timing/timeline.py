@@ -1,0 +1,98 @@
+"""The timeline of a plan: when each step begins and ends on three clocks."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Tensor
+from snref.timing.costs import Costs
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When each step of a plan begins and ends, in seconds from the iteration's start.
+
+    Steps that take no time, Alloc and Free, begin and end when they are issued.
+    """
+
+    starts: tuple[float, ...] = field(repr=False)
+    ends: tuple[float, ...] = field(repr=False)
+    seconds: float
+    compute_seconds: float
+    copy_out_seconds: float
+    copy_in_seconds: float
+
+    @property
+    def stall_seconds(self) -> float:
+        """Seconds in which nothing computes, because something is being copied."""
+        return self.seconds - self.compute_seconds
+
+
+def simulate(plan: Plan, costs: Costs) -> Timeline:
+    """Play a plan on three clocks: kernels, copies out and copies in run side by side.
+
+    A copy waits for the compute issued before it. A launch waits for the copies in of
+    the tensors it touches, and for the copies out of those it writes. The memory of a
+    freed tensor waits for its copy out: whoever is given some of it waits, too; if
+    the plan is not placed, that is the next to be given any.
+
+    Raises ValueError if the costs lack a run of the plan.
+    """
+    compute = out = into = 0.0  # when each of the three is done with what it has
+    compute_seconds = copy_out_seconds = copy_in_seconds = 0.0
+    ready: dict[Tensor, float] = {}  # when a tensor's memory, or copy in, is there
+    copied: dict[Tensor, float] = {}  # when the latest copy from or to it is complete
+    on_host: dict[Tensor, float] = {}  # when its copy on the host is complete
+    offsets: dict[Tensor, int | None] = {}
+    leaving: deque[tuple[float, int | None, int]] = deque()  # until when, from, to
+    starts, ends = [], []
+    for step in plan.steps:
+        start = end = compute
+        match step:
+            case Run():
+                for tensor in step.working_set:
+                    start = max(start, ready.pop(tensor, start))
+                for tensor in step.writes:
+                    start = max(start, copied.get(tensor, start))
+                seconds = costs.seconds(step)
+                compute_seconds += seconds
+                compute = end = start + seconds
+            case Alloc(tensor, offset):
+                offsets[tensor] = offset
+                while leaving and leaving[0][0] <= compute:
+                    leaving.popleft()
+                for until, first, last in leaving:
+                    if (
+                        offset is None
+                        or first is None
+                        or (first < offset + tensor.aligned_bytes and offset < last)
+                    ):
+                        ready[tensor] = max(until, ready.get(tensor, until))
+            case Free(tensor):
+                ready.pop(tensor, None)
+                until = copied.pop(tensor, 0.0)
+                if until > compute:
+                    offset = offsets[tensor]
+                    leaving.append(
+                        (until, offset, (offset or 0) + tensor.aligned_bytes)
+                    )
+            case Offload(tensor):
+                start = max(out, compute, ready.get(tensor, 0.0))
+                seconds = costs.copy_out(tensor.nbytes)
+                copy_out_seconds += seconds
+                out = copied[tensor] = on_host[tensor] = end = start + seconds
+            case Prefetch(tensor):
+                there = max(ready.get(tensor, 0.0), on_host.get(tensor, 0.0))
+                start = max(into, compute, there)
+                seconds = costs.copy_in(tensor.nbytes)
+                copy_in_seconds += seconds
+                into = ready[tensor] = copied[tensor] = end = start + seconds
+        starts.append(start)
+        ends.append(end)
+    return Timeline(
+        tuple(starts),
+        tuple(ends),
+        max(compute, out, into),
+        compute_seconds,
+        copy_out_seconds,
+        copy_in_seconds,
+    )

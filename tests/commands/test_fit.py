@@ -1,0 +1,253 @@
+"""``snref fit``, ``snref profile`` and ``snref doctor``."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snref
+from snref.__main__ import main
+from snref.commands import doctor
+from snref.commands.fit import Counted, halved, largest
+from snref.commands.profile import measured
+from snref.nets import find, random_net
+from snref.planning.reports import resident
+from snref.plans import Choice, OutOfMemory, lower_bound
+from snref.timing.costs import Costs
+
+
+@pytest.fixture
+def command(capsys):
+    """Run a command line in this process: (exit code, output, errors)."""
+
+    def run(line):
+        code = main(line.split())
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def fit(command, line):
+    code, out, err = command(f"fit {line} --json -")
+    assert err == ""
+    return code, json.loads(out)
+
+
+# Fit
+
+
+def test_the_largest_batch_fits_and_the_next_does_not(command):
+    code, report = fit(command, "alexnet --batch 8 --memory 2GB")
+    assert code == 0 and report["asked"]["fits"]
+    batch = report["largest"]
+    assert batch > 8 and report["at_largest"]["total_bytes"] <= 2 * 10**9
+    assert snref.plan(find("alexnet", batch), memory=2 * 10**9)
+    with pytest.raises(OutOfMemory):
+        snref.plan(find("alexnet", batch + 1), memory=2 * 10**9)
+
+
+def test_what_does_not_fit_says_what_would_and_exits_with_1(command):
+    code, report = fit(command, "alexnet --batch 200 --memory 1GB")
+    assert code == 1 and not report["asked"]["fits"]
+    assert 0 < report["largest"] < 200
+    least = report["asked"]["least_bytes"]
+    assert fit(command, f"alexnet --batch 200 --memory {least}")[0] == 0
+    assert fit(command, f"alexnet --batch 200 --memory {least - 256}")[0] == 1
+    code, out, _ = command("fit alexnet --memory 1MB")
+    assert code == 1 and "largest batch: none" in out
+
+
+def test_the_table_adds_up_and_says_what_it_does_not_count(command):
+    code, out, _ = command("fit lenet --memory 1GB")
+    assert code == 0 and "fits in 1,000,000,000 bytes (953.674 MiB)" in out
+    rows = re.findall(r"^  (\D+?) +([\d,]+) +[\d.]+$", out, re.MULTILINE)
+    *parts, (name, total) = [(n, int(b.replace(",", ""))) for n, b in rows]
+    assert name == "total" and sum(nbytes for _, nbytes in parts) == total
+    assert "not counted: the CUDA context" in out
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "numbers"), [("sgd", 0), ("momentum", 1), ("adam", 2), ("adamw", 2)]
+)
+def test_an_optimizer_keeps_so_many_numbers_a_parameter(command, optimizer, numbers):
+    _, report = fit(command, f"lenet --memory 1GB --optimizer {optimizer}")
+    counted = report["asked"]["resident"]
+    assert counted["optimizer_state"] == numbers * counted["parameters"]
+    assert counted["parameters"] == resident(find("lenet", 32))["parameter"]
+
+
+def test_half_precision_halves_activations_and_gradients_but_for_the_loss(command):
+    _, full = fit(command, "alexnet --memory 8GB")
+    _, half = fit(command, "alexnet --memory 8GB --dtype amp")
+    assert half["largest"] > 1.5 * full["largest"]
+    parameters = full["asked"]["resident"]["parameters"]
+    assert half["asked"]["resident"]["half_precision_parameters"] == parameters // 2
+    for seed in range(10):
+        net = random_net(seed)
+        whole = snref.route(net)
+        made = halved(whole, net.nodes[-1].y)
+        before = {t.name: t for run in whole.runs() for t in run.working_set}
+        after = {t.name: t for run in made.runs() for t in run.working_set}
+        assert before.keys() == after.keys()
+        for name, tensor in before.items():
+            part = 1 if tensor is net.nodes[-1].y else 2
+            assert after[name].nbytes * part == tensor.nbytes
+        assert lower_bound(made) < lower_bound(whole)
+
+
+def test_less_host_memory_never_makes_the_batch_larger(command):
+    line = "lenet --batch 4 --memory 6MB"
+    batches = [
+        fit(command, f"{line} --host-memory {size}")[1]["largest"]
+        for size in ("0", "50KB", "10MB")
+    ]
+    assert batches == sorted(batches)
+    assert batches[-1] == fit(command, line)[1]["largest"]
+
+
+def test_deeper_finds_the_deepest_resnet(command):
+    line = "resnet50 --batch 1 --input-size 32 --memory 500MB --deeper"
+    code, report = fit(command, line)
+    assert code == 0 and report["searched"] == "depth"
+    blocks = report["largest"]
+    counted = Counted("momentum", "fp32", None)
+
+    def least(n):
+        return counted.least(find(f"resnet:6,32,{n},6", 1, 32))
+
+    assert least(blocks) <= 500 * 10**6 < least(blocks + 1)
+    assert report["at_largest"]["fits"]
+    _, out, _ = command(f"fit {line}")
+    assert f"{3 * (44 + blocks) + 2:,} convolutions" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fit lenet", "--memory SIZE says"),
+        ("fit lenet --memory 1GB --deeper", "--deeper is for a ResNet, not for lenet"),
+    ],
+)
+def test_wrong_use_is_one_line(command, line, message):
+    code, _, err = command(line)
+    assert code == 2 and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 8, 9, 1000])
+def test_largest_asks_little_and_is_right(most):
+    asked = []
+    assert largest(lambda n: asked.append(n) or n <= most) == most
+    assert len(asked) < 25
+
+
+# Profile
+
+
+def test_a_profile_has_seconds_for_every_run_and_algorithm(command, tmp_path):
+    path = tmp_path / "costs.csv"
+    code, out, _ = command(
+        f"profile digits --batch 2 --repeats 1 --device cpu --out {path}"
+    )
+    assert code == 0 and "GB/s to the host" in out
+    costs = Costs.from_csv(str(path))
+    whole = snref.route(find("digits", 2))
+    assert costs.runs.keys() == {(run.layer, run.phase) for run in whole.runs()}
+    assert costs.algorithms.keys() == {
+        (run.layer, choice.part, way.name)
+        for run in whole.runs()
+        for choice in run.choices
+        for way in choice.algorithms
+    }
+    for run in whole.runs():
+        computes = any(not isinstance(piece, Choice) for piece in run.work)
+        assert (costs.runs[run.layer, run.phase] > 0) == computes, run.layer
+    assert min(costs.algorithms.values()) > 0
+    assert "measured on CPU" in costs.source and "digits, batch 2" in costs.source
+    code, out, _ = command(f"plan digits --batch 2 --costs {path}")
+    assert code == 0 and "measured on CPU" in out and "a model" not in out
+
+
+def test_a_profile_leaves_parameters_as_they_were():
+    costs = measured(find("digits", 2), "cpu", 1)
+    assert costs.to_host > 1e6 and costs.to_device > 1e6 and costs.latency > 0
+
+
+def test_a_profile_needs_a_file(command):
+    with pytest.raises(SystemExit) as caught:
+        command("profile digits")
+    assert caught.value.code == 2
+
+
+# Doctor
+
+
+def test_the_doctor_checks_a_kernel_on_the_cpu(command):
+    code, out, err = command("doctor")
+    assert (code, err) == (0, "")
+    assert f"snref {snref.__version__}" in out and "numba " in out
+    assert re.search(r"cpu +works +\d+ cores; four sums: 11, 22, 33, 44\n", out)
+    assert "NUMBA" not in out
+
+
+def test_a_report_says_more(command, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    _, out, _ = command("doctor --report")
+    assert "NUMBA_CPU_NAME=generic" in out and "kernels  " in out
+
+
+def test_wrong_numbers_are_a_failure_with_what_was_expected(command, monkeypatch):
+    monkeypatch.setattr(doctor, "EXPECTED", [11.0, 22.0, 33.0, 45.0])
+    code, out, _ = command("doctor")
+    assert code == 1 and re.search(r"cpu +FAILS .*44, expected \[11", out)
+
+
+def test_what_is_missing_is_named(command, monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    _, out, _ = command("doctor")
+    assert "\nnumba MISSING\n" in out and "not installed: numba-cuda" in out
+    assert "to repair:\n  pip install --upgrade 'numpy" in out
+
+
+def test_without_numba_nothing_works_and_the_line_for_pip_is_given_once():
+    script = (
+        "import sys; sys.modules['numba'] = None; "
+        "from snref.__main__ import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(Path(snref.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"cpu +FAILS +cannot be imported: .*numba", done.stdout)
+    assert done.stdout.count("pip install --upgrade 'numpy") == 1
+
+
+def test_a_driver_whose_libraries_are_missing_gets_the_line_for_pip(
+    command, monkeypatch
+):
+    from numba import cuda
+
+    monkeypatch.setattr(doctor, "_driver", lambda: "580.1")
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    code, out, _ = command("doctor")
+    assert code == 1 and "cuda  FAILS  driver 580.1, but" in out
+    assert "pip install 'numba-cuda[cu12]==0.30.*' 'numpy<2.5'" in out
+
+
+def test_no_gpu_is_nothing_to_repair(command, monkeypatch):
+    from numba import cuda
+
+    monkeypatch.setattr(doctor, "_driver", lambda: None)
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    code, out, _ = command("doctor")
+    assert code == 0 and "cuda  none   no NVIDIA driver" in out
+    assert out.endswith("nothing to repair\n")

@@ -1,0 +1,714 @@
+"""verify: accepts what the scheduler makes, objects to every fault put into it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import TypeAlias, get_args
+
+import pytest
+
+from snref.layers.base import Declarations
+from snref.net import route as route_of
+from snref.nets import random_net
+from snref.plans import (
+    Algorithm,
+    Alloc,
+    Choice,
+    Free,
+    InvalidPlan,
+    Kind,
+    Launch,
+    Offload,
+    Plan,
+    Prefetch,
+    Run,
+    Step,
+    Tensor,
+    host_memory,
+    lower_bound,
+    memory,
+    reads,
+    writes,
+)
+from snref.plans.verification import verify
+from snref.scheduler import PRESETS, Options, schedule
+from snref.timing.costs import Costs
+
+# Plans by hand: one rule a test
+
+
+def tensor(name: str, kind: Kind = "activation", items: int = 64) -> Tensor:
+    return Tensor(name, (items,), kind)
+
+
+x, y, z = tensor("x"), tensor("y"), tensor("z")
+dx, dy, dz = (tensor(name, "gradient") for name in ("dx", "dy", "dz"))
+w, dw = tensor("w", "parameter"), tensor("dw", "parameter_gradient")
+
+
+def forward(layer: str, out: Tensor, *inputs: Tensor) -> Run:
+    return Run(layer, "forward", (Launch(layer, (out,), inputs),))
+
+
+def backward(layer: str, out: Tensor, *inputs: Tensor) -> Run:
+    return Run(layer, "backward", (Launch(layer, (out,), inputs),))
+
+
+def update(layer: str, parameter: Tensor, gradient: Tensor) -> Run:
+    work = Launch("sgd.update", (parameter,), (gradient,), updates=True)
+    return Run(layer, "update", (work,))
+
+
+# x -> y -> z, and back: relu's backward reads x, which is there three times over.
+CONV = forward("conv", x)
+RELU = forward("relu", y, x)
+LOSS = forward("loss", z, y)
+LOSS_BACK = backward("loss", dy, y, z)
+RELU_BACK = backward("relu", dx, x, y, dy)
+ROUTE = Plan((CONV, RELU, LOSS, LOSS_BACK, RELU_BACK))
+
+
+def held(*steps: Step) -> Plan:
+    """The steps between an Alloc and a Free of all they touch but do not allocate."""
+    own = {step.tensor for step in steps if isinstance(step, Alloc)}
+    touched: dict[Tensor, None] = {}
+    for step in steps:
+        tensors = step.working_set if isinstance(step, Run) else (step.tensor,)
+        touched |= {t: None for t in tensors if t not in own}
+    return Plan((*map(Alloc, touched), *steps, *map(Free, touched)))
+
+
+def objection(plan: Plan, route: Plan | None = None, **limits: int) -> str:
+    with pytest.raises(InvalidPlan) as caught:
+        verify(plan, route, **limits)
+    return str(caught.value)
+
+
+def test_a_plan_that_holds_everything_is_valid() -> None:
+    verify(held(*ROUTE.steps), ROUTE)
+    verify(held(*ROUTE.steps))
+
+
+def test_a_tensor_gets_room_once_and_loses_it_once() -> None:
+    good = held(*ROUTE.steps).steps
+    assert "alloc x: is allocated already" in objection(Plan((good[0], *good)))
+    assert "free dx: is not allocated" in objection(Plan((*good, good[-1])))
+    assert objection(Plan(good[:-1])).startswith(
+        "steps[4], alloc dx: is still allocated"
+    )
+    assert "forward conv: writes x, which is not allocated" in objection(Plan(good[1:]))
+
+
+def test_resident_tensors_get_no_room() -> None:
+    for step in Alloc(w), Free(w), Offload(w), Prefetch(w):
+        assert f"{type(step).__name__.lower()} w: is a parameter" in objection(
+            Plan((step,))
+        )
+
+
+def test_a_value_is_lost_with_its_room() -> None:
+    lost = held(*ROUTE.steps[:3], Free(x), Alloc(x), *ROUTE.steps[3:])
+    steps = (Alloc(x), *lost.steps, Free(x))
+    assert "backward relu: reads x, which has no value" in objection(Plan(steps), ROUTE)
+
+
+def test_a_value_overwritten_in_place_is_not_read_as_what_it_was() -> None:
+    loss_back = backward("loss", y, y, z)  # dy is written over y, which relu reads
+    relu_back = backward("relu", dx, x, y, y)
+    route = Plan((*ROUTE.steps[:3], replace_overlay(LOSS_BACK, (dy, y)), RELU_BACK))
+    plan = held(*ROUTE.steps[:3], loss_back, relu_back)
+    found = objection(plan, route)
+    assert "backward relu: reads y" in found
+    narrow = backward("relu", dx, x, dy)  # which does not read y
+    route = Plan((*route.steps[:4], narrow))
+    verify(held(*ROUTE.steps[:3], loss_back, backward("relu", dx, x, y)), route)
+
+
+def replace_overlay(run: Run, *pairs: tuple[Tensor, Tensor]) -> Run:
+    (launch,) = run.launches
+    overlays = tuple((*pair, "gradients") for pair in pairs)
+    return replace(run, work=(replace(launch, may_overwrite=overlays),))  # type: ignore[arg-type]
+
+
+def test_a_kernel_writes_over_an_input_only_where_its_layer_says_so() -> None:
+    route = Plan((*ROUTE.steps[:4], backward("relu", dx, x, dy)))
+    plan = held(*ROUTE.steps[:3], backward("loss", y, y, z), backward("relu", dx, x, y))
+    assert "may not write over its input y" in objection(plan, route)
+    verify(plan)  # without the route nobody can tell
+
+
+def test_other_kernels_other_scalars_and_smaller_tensors_are_objected_to() -> None:
+    def with_loss(work: Launch) -> Plan:
+        run = Run("loss", "forward", (work,))
+        return held(*ROUTE.steps[:2], run, *ROUTE.steps[3:])
+
+    verify(with_loss(Launch("loss", (z,), (y,))), ROUTE)
+    for other in (
+        Launch("gain", (z,), (y,)),
+        Launch("loss", (z,), (y,), (0.5,)),
+        Launch("loss", (z,), (y,), view="rows"),
+        Launch("loss", (z,), (y,), updates=True),
+        Launch("loss", (z,), (y, x)),
+    ):
+        assert "forward loss: has other kernels" in objection(with_loss(other), ROUTE)
+    small = tensor("small", items=32)
+    plan = held(
+        CONV, RELU, forward("loss", small, y), backward("loss", dy, y, small), RELU_BACK
+    )
+    assert "writes small, which is too small" in objection(plan, ROUTE)
+
+
+def test_a_run_may_not_be_wired_differently_inside() -> None:
+    a, b, c = tensor("a"), tensor("b"), tensor("c")
+    first, second = Launch("f", (b,), (a,)), Launch("g", (c,), (a,))
+    route = Plan((forward("in", a), Run("two", "forward", (first, second))))
+    crossed = Run("two", "forward", (first, Launch("g", (c,), (b,))))
+    assert "reads b where the route" in objection(held(route.steps[0], crossed), route)
+    over = Run("two", "forward", (Launch("f", (a,), (a,)), second))
+    allowed = replace(first, may_overwrite=((b, a, "activations"),))
+    route = Plan((route.steps[0], Run("two", "forward", (allowed, second))))
+    assert "reads a where the route" in objection(held(route.steps[0], over), route)
+
+
+def test_every_run_is_there_once_and_in_order() -> None:
+    *most, last = ROUTE.steps
+    assert "backward relu did not run" in objection(held(*most), ROUTE)
+    assert "backward relu: runs a second time" in objection(
+        held(*ROUTE.steps, last), ROUTE
+    )
+    stranger = forward("stranger", tensor("s"))
+    assert "stranger: is not in the route" in objection(
+        held(*ROUTE.steps, stranger), ROUTE
+    )
+    other = forward("other", tensor("o"))
+    route = Plan((CONV, other, *ROUTE.steps[1:]))
+    assert "forward other: comes before forward conv" in objection(
+        held(other, *ROUTE.steps), route
+    )
+    assert "the route's steps[1], forward conv: is there twice" in objection(
+        held(*ROUTE.steps), Plan((CONV, *ROUTE.steps))
+    )
+
+
+def test_a_rerun_must_bring_a_value_that_is_read() -> None:
+    def forgetting(*again: Step) -> Plan:
+        lost = (*ROUTE.steps[:3], Free(x), LOSS_BACK, Alloc(x), *again, RELU_BACK)
+        rest = (y, z, dy, dx)
+        return Plan((*map(Alloc, (x, *rest)), *lost, *map(Free, (x, *rest))))
+
+    verify(forgetting(CONV), ROUTE)
+    assert "backward relu: reads x, which has no value" in objection(
+        forgetting(), ROUTE
+    )
+    assert "forward conv: runs again in vain: x" in objection(
+        forgetting(CONV, CONV), ROUTE
+    )
+    assert "forward relu: runs again in vain: y" in objection(
+        forgetting(CONV, RELU), ROUTE
+    )
+    late = held(*ROUTE.steps, CONV)
+    assert "forward conv: runs again in vain: x" in objection(late, ROUTE)
+
+
+def test_a_rerun_reads_what_the_first_run_read() -> None:
+    source = tensor("source", "state")
+    first = forward("conv", x, source)
+    change = Run("count", "update", (Launch("add", (source,), (), updates=True),))
+    route = Plan((first, *ROUTE.steps[1:], change))
+    free, alloc = Free(x), Alloc(x)
+    early = held(first, *ROUTE.steps[1:4], change, RELU_BACK)
+    verify(early, route)
+    steps = list(early.steps)
+    place = steps.index(RELU_BACK)
+    steps[place:place] = [free, alloc, first]
+    assert "forward conv: reads source, which holds source of update count" in (
+        objection(Plan(tuple(steps)), route)
+    )
+
+
+def test_a_copy_is_made_once_and_copied_back_for_a_reader() -> None:
+    def moved(out: Iterable[Step], back: Iterable[Step]) -> Plan:
+        rest = (y, z, dy, dx)
+        return Plan(
+            (
+                *map(Alloc, (x, *rest)),
+                *(CONV, RELU, *out, Free(x)),
+                *(LOSS, LOSS_BACK, Alloc(x), *back, RELU_BACK),
+                *map(Free, (x, *rest)),
+            )
+        )
+
+    out, back = Offload(x), Prefetch(x)
+    verify(moved([out], [back]), ROUTE)
+    for plan, fault in (
+        (moved([], [back]), "prefetch x: has no copy on the host"),
+        (moved([out], []), "backward relu: reads x, which has no value"),
+        (moved([out, Offload(x)], [back]), "steps[8], offload x: is copied in vain"),
+        (moved([out], [back, Prefetch(x)]), "steps[13], prefetch x: is copied back in"),
+        (moved([out], [CONV]), "offload x: is copied in vain"),
+        (moved([out], [back, CONV]), "forward conv: runs again in vain"),
+        (moved([out], [CONV, back]), "offload x: is copied in vain"),
+        (moved([Free(x), Alloc(x), out], [back]), "offload x: has no value"),
+        (moved([Free(x), out, Alloc(x)], [back]), "offload x: is not allocated"),
+    ):
+        assert fault in objection(plan, ROUTE)
+
+
+def test_a_stale_host_copy_is_found_by_its_reader() -> None:
+    change = Run("relu", "forward", (Launch("relu", (x,), (x,)),))  # y over x
+    use = backward("loss", dx, x)
+    route = Plan((CONV, change, use))
+    kept = (Alloc(dx), Alloc(x), CONV, Offload(x), change)
+    rest = (Free(x), Alloc(x), Prefetch(x), use, Free(x), Free(dx))
+    found = objection(Plan((*kept, *rest)), route)
+    assert "backward loss: reads x, which holds x of forward conv, by steps[7]" in found
+    fresh = (Alloc(dx), Alloc(x), CONV, change, Offload(x))
+    verify(Plan((*fresh, *rest)), route)
+
+
+def test_a_parameter_is_not_read_after_its_update() -> None:
+    # w is read by two layers; the second's gradient comes first.
+    make = backward("loss", dw, y)
+    late = backward("conv", dx, w, y)
+    fore = (forward("conv", x, w), forward("relu", y, x, w))
+    step = update("conv", w, dw)
+    route = Plan((*fore, make, late, step))
+    verify(held(*fore, make, late, step), route)
+    for given in route, None:
+        assert "backward conv: reads w after its update" in objection(
+            held(*fore, make, step, late), given
+        )
+    elsewhere = forward("other", z, y)
+    route = Plan((*fore, elsewhere, make, late, step))
+    early = held(*fore, elsewhere, make, late, step)
+    verify(early, route)
+    # An update may come sooner than in the route, if nobody reads w any more.
+    last = backward("last", dz, y)
+    route = Plan((*fore, make, late, last, step))
+    verify(held(*fore, make, late, step, last), route)
+
+
+def test_a_gradient_reaches_its_parameter_once() -> None:
+    fore, make, step = (
+        forward("conv", x, w),
+        backward("conv", dw, x),
+        update("c", w, dw),
+    )
+    verify(held(fore, make, step))
+    add = Run("more", "backward", (Launch("add", (dw,), (x,), updates=True),))
+    verify(held(fore, make, add, step))  # a second use of w adds to its gradient
+    for steps, fault in (
+        ((fore, make), "backward conv: writes dw, which no update uses"),
+        ((fore, make, backward("b", dw, x), step), "writes dw over one not yet used"),
+        ((fore, step, make), "reads dw, which has no value"),
+        ((fore, make, step, update("d", w, dw)), "uses dw, which was used already"),
+        ((fore, backward("conv", dx, x)), "reads w, which is not updated"),
+        ((fore, make, forward("b", w)), "changes w: only an update may"),
+    ):
+        assert fault in objection(held(*steps))
+    again = Run("d", "update", (Launch("decay", (w,), (), updates=True),))
+    assert "updates w a second time" in objection(held(fore, make, step, again))
+
+
+def test_a_route_of_forward_runs_evaluates_and_updates_nothing() -> None:
+    verify(held(forward("conv", x, w), forward("relu", y, x)))
+
+
+def test_what_the_iteration_leaves_is_what_the_route_leaves() -> None:
+    fore, make, step = (
+        forward("conv", x, w),
+        backward("conv", dw, x),
+        update("c", w, dw),
+    )
+    unread = backward("first", dx, x)
+    verify(held(fore, make, unread, step), Plan((fore, make, unread, step)))
+    over = held(fore, make, step, backward("first", w, x))  # dx, written over w
+    found = objection(over, Plan((fore, make, unread, step)))
+    assert "the end: w holds dx of backward first" in found
+
+
+def scratch(nbytes: int, order: str = "taps") -> Algorithm:
+    return Algorithm(f"scratch{nbytes}", order, nbytes, 1, 1, lambda y, x, w, s: ())
+
+
+def test_a_convolution_has_the_workspace_its_algorithm_needs() -> None:
+    bare, wide = scratch(0), scratch(256)
+
+    def conv(chosen: Algorithm, workspace: Tensor | None) -> Run:
+        choice = Choice("forward", y, (x, x), (bare, wide), chosen, workspace)
+        return Run("relu", "forward", (choice,))
+
+    route = Plan((CONV, conv(bare, None)))
+    room, small = tensor("room", "workspace"), tensor("small", "workspace", 63)
+    verify(held(*route.steps), route)
+    verify(held(CONV, Alloc(room), conv(wide, room), Free(room)), route)
+    for steps, fault in (
+        ((conv(wide, None),), "needs a workspace of 256 bytes"),
+        ((conv(wide, room),), "uses room, which is not allocated"),
+        ((Alloc(small), conv(wide, small), Free(small)), "256 bytes, small has 252"),
+        ((conv(scratch(0), None),), "cannot run by scratch0"),
+        ((conv(wide, x),), "forward relu: scribbles on x"),
+        ((Alloc(z), conv(wide, y), Free(z)), "forward relu: scribbles on y"),
+    ):
+        assert fault in objection(held(CONV, *steps), route)
+    other, use = forward("other", z, x), backward("other", dx, z)
+    route = Plan((CONV, other, conv(bare, None), use))
+    found = objection(held(CONV, other, conv(wide, z), use), route)
+    assert "backward other: reads z, which has no value" in found
+
+
+def test_a_rerun_sums_in_the_order_of_the_first() -> None:
+    taps, tiles = scratch(0), scratch(0, "winograd")
+
+    def conv(chosen: Algorithm) -> Run:
+        choice = Choice("forward", y, (x, x), (taps, tiles), chosen)
+        return Run("conv2", "forward", (choice,))
+
+    use = backward("loss", dx, y)
+    route = Plan((CONV, conv(taps), use))
+
+    def plan(first: Algorithm, second: Algorithm) -> Plan:
+        lost = (Alloc(y), conv(first), Free(y), Alloc(y), conv(second), use, Free(y))
+        return held(CONV, *lost)
+
+    verify(plan(taps, taps), route)
+    verify(plan(tiles, tiles), route)
+    assert "forward conv2: sums in another order" in objection(plan(taps, tiles), route)
+
+
+def test_addresses_are_aligned_in_the_slab_and_apart() -> None:
+    def at(first: int | None, second: int | None) -> Plan:
+        allocs = Alloc(x, first), Alloc(y, second)
+        return Plan((*allocs, CONV, RELU, Free(x), Free(y)))
+
+    verify(at(None, None))
+    verify(at(0, 256), slab=512)
+    verify(at(256, 0), slab=512)
+    for plan, fault in (
+        (at(0, 0), "alloc y: overlaps x"),
+        (at(0, 128), "alloc y: at 128: not a multiple of 256"),
+        (at(-256, 0), "alloc x: at -256"),
+        (at(0, 512), "alloc y: ends at 768, the slab at 512"),
+        (at(0, None), "alloc y: has no address"),
+        (at(None, None), "alloc x: has no address"),
+    ):
+        assert fault in objection(plan, slab=512)
+    wide = tensor("x", items=128)  # 512 bytes
+    for first, second in ((0, 256), (256, 512), (256, 256)):
+        make, read = forward("conv", wide), forward("relu", y, wide)
+        allocs = Alloc(wide, first), Alloc(y, second)
+        for pair in allocs, allocs[::-1]:
+            steps = (*pair, make, read, Free(wide), Free(y))
+            assert "overlaps" in objection(Plan(steps))
+
+
+def test_bytes_stay_under_the_capacities() -> None:
+    plan = schedule(route_of(random_net(3)), PRESETS["superneurons"])
+    peak, kept = max(memory(plan, workspace=True)), max(host_memory(plan))
+    assert kept > 0
+    verify(plan, capacity=peak, host_capacity=kept)
+    assert "bytes on the device" in objection(plan, capacity=peak - 1)
+    assert "bytes on the host" in objection(plan, host_capacity=kept - 1)
+
+
+# Plans of the scheduler
+
+DEMAND = {
+    f"{name} on demand": replace(PRESETS[name], transfers="demand")
+    for name in ("speed-centric", "memory-centric", "superneurons")
+}
+NEVER = {"never in place": replace(PRESETS["superneurons"], overwrite="never")}
+OPTIONS: dict[str, Options] = {**PRESETS, **DEMAND, **NEVER}
+
+
+def with_workspaces(route: Plan) -> tuple[Plan, Costs]:
+    """The route with a faster algorithm, at the cost of scratch, per convolution."""
+    seconds = {}
+    steps: list[Step] = []
+    for run in route.runs():
+        work = list(run.work)
+        for i, choice in enumerate(work):
+            if isinstance(choice, Choice):
+                menu = (choice.chosen, scratch(choice.output.nbytes))
+                work[i] = replace(choice, algorithms=menu)
+                for algorithm, time in zip(menu, (2.0, 1.0), strict=True):
+                    seconds[run.layer, choice.part, algorithm.name] = time
+        steps.append(replace(run, work=tuple(work)))
+    return Plan(tuple(steps), route.history), Costs("test", {}, seconds, 1e9, 1e9)
+
+
+def cached(route: Plan, share: float, costs: Costs | None = None) -> Plan:
+    """Under a tensor cache, between the least memory (0) and what is needed (1)."""
+    plenty = schedule(route, PRESETS["cache"])
+    least, peak = lower_bound(plenty), max(memory(plenty, workspace=True))
+    budget = round(least + share * (peak - least))
+    options = replace(PRESETS["cache"], capacity=budget, slab=budget)
+    return schedule(route, options, costs)
+
+
+def scheduled(options: Options) -> Callable[[Plan, Costs], Plan]:
+    return lambda route, costs: schedule(route, options)
+
+
+WAYS: dict[str, Callable[[Plan, Costs], Plan]] = {
+    **{name: scheduled(options) for name, options in OPTIONS.items()},
+    "workspaces": lambda route, costs: schedule(route, OPTIONS["superneurons"], costs),
+    "cache, least": lambda route, costs: cached(route, 0.0),
+    "cache, half": lambda route, costs: cached(route, 0.5),
+    "cache, half, workspaces": lambda route, costs: cached(route, 0.5, costs),
+}
+
+
+def a_route(seed: int, declarations: Declarations) -> tuple[Plan, Costs]:
+    net = random_net(seed).with_options(declarations=declarations)
+    return with_workspaces(route_of(net))
+
+
+def accept_plans_of(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        for declarations in get_args(Declarations):
+            route, costs = a_route(seed, declarations)
+            for name, plan_by in WAYS.items():
+                try:
+                    plan = plan_by(route, costs)
+                    verify(plan, route)
+                    verify(plan)
+                except InvalidPlan as error:
+                    where = f"random:{seed}, {declarations}, {name}"
+                    raise AssertionError(f"{where}: {error}") from error
+
+
+def test_verify_accepts_every_plan_of_the_scheduler() -> None:
+    accept_plans_of(range(4))
+
+
+@pytest.mark.slow
+def test_verify_accepts_every_plan_of_a_hundred_nets() -> None:
+    accept_plans_of(range(4, 104))
+
+
+# Mutants: valid plans with one fault
+
+Mutants: TypeAlias = Iterator[tuple[int, Plan]]  # where, and the plan with a fault
+OVERLAPS = 2  # of the tensors alive beside each, how many it is put upon
+RERUNS = 2  # of the forward runs that find room at a place, how many are added there
+
+
+def mutant(plan: Plan, removed: int | None, place: int = 0, *added: Step) -> Plan:
+    """The plan without one of its steps, with others put before the one at place."""
+    kept = [(i, step) for i, step in enumerate(plan.steps) if i != removed]
+    before = [step for i, step in kept if i < place]
+    after = [step for i, step in kept if i >= place]
+    return Plan((*before, *added, *after), plan.history)
+
+
+def without(plan: Plan, kind: type[Step]) -> Mutants:
+    """Every step of a kind deleted."""
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, kind):
+            yield index, mutant(plan, index)
+
+
+def touched(step: Step) -> tuple[Tensor, ...]:
+    if isinstance(step, Run):
+        return (*step.reads, *step.writes, *step.workspaces)
+    return () if isinstance(step, Alloc | Free) else (step.tensor,)
+
+
+def early_frees(plan: Plan) -> Mutants:
+    """Every Free moved before the last read, and before the last touch, of its tensor.
+
+    Both are between the tensor's Alloc and this Free: the value read is lost, or the
+    touch finds no room.
+    """
+    last_read: dict[Tensor, int] = {}
+    last_touch: dict[Tensor, int] = {}
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Free):
+            tensor = step.tensor
+            places = {last_read.pop(tensor, None), last_touch.pop(tensor, None)}
+            for place in places - {None}:
+                assert place is not None
+                yield index, mutant(plan, index, place, step)
+        last_touch |= dict.fromkeys(touched(step), index)
+        last_read |= dict.fromkeys(reads(step), index)
+
+
+def early_offloads(plan: Plan) -> Mutants:
+    """Every Offload moved before the step that gave the tensor its value."""
+    written: dict[Tensor, int] = {}
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Offload):
+            yield index, mutant(plan, index, written[step.tensor], step)
+        written |= dict.fromkeys(writes(step), index)
+
+
+def late_prefetches(plan: Plan) -> Mutants:
+    """Every Prefetch moved behind the first step that reads its tensor."""
+    next_read: dict[Tensor, int] = {}
+    for index in range(len(plan.steps) - 1, -1, -1):
+        step = plan.steps[index]
+        if isinstance(step, Prefetch):
+            yield index, mutant(plan, index, next_read[step.tensor] + 1, step)
+        next_read |= dict.fromkeys(reads(step), index)
+
+
+def overlaps(plan: Plan) -> Mutants:
+    """Every tensor put upon others that are alive together with it: on their first
+    bytes, and on their last.
+    """
+    random = Random(0)
+    ends = {}
+    for index in range(len(plan.steps) - 1, -1, -1):
+        step = plan.steps[index]
+        if isinstance(step, Free):
+            ends[step.tensor] = index
+        elif isinstance(step, Alloc):
+            end = ends[step.tensor]
+            others = beside(plan, index, end)
+            for other in random.sample(others, min(OVERLAPS, len(others))):
+                assert other.offset is not None
+                low = other.offset
+                for offset in {low, low + other.tensor.aligned_bytes - 256}:
+                    moved = Alloc(step.tensor, offset)
+                    yield index, mutant(plan, index, index, moved)
+
+
+def beside(plan: Plan, start: int, end: int) -> list[Alloc]:
+    """The Allocs of other tensors that are alive at some step from start to end."""
+    alive: dict[Tensor, Alloc] = {}
+    for step in plan.steps[:start]:
+        if isinstance(step, Alloc):
+            alive[step.tensor] = step
+        elif isinstance(step, Free):
+            del alive[step.tensor]
+    later = [s for s in plan.steps[start + 1 : end] if isinstance(s, Alloc)]
+    return [*alive.values(), *later]
+
+
+def dropped_reruns(plan: Plan) -> Mutants:
+    """Every recomputation deleted."""
+    seen: set[str] = set()
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Run) and step.phase == "forward":
+            if step.layer in seen:
+                yield index, mutant(plan, index)
+            seen.add(step.layer)
+
+
+def early_updates(plan: Plan) -> Mutants:
+    """Every update moved before every run that reads what it changes."""
+    readers: dict[Tensor, list[int]] = {}
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Run) and step.phase == "update":
+            parameters = [t for t in step.writes if t.kind == "parameter"]
+            for place in dict.fromkeys(i for t in parameters for i in readers[t]):
+                yield index, mutant(plan, index, place, step)
+        elif isinstance(step, Run):
+            for tensor in step.reads:
+                readers.setdefault(tensor, []).append(index)
+
+
+def missing_runs(plan: Plan) -> Mutants:
+    """Every run of the route deleted, recomputations spared."""
+    seen: set[tuple[str, str]] = set()
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Run):
+            if (step.layer, step.phase) not in seen:
+                yield index, mutant(plan, index)
+            seen.add((step.layer, step.phase))
+
+
+def swapped_runs(plan: Plan) -> Mutants:
+    """Every forward and backward of the route moved before the one ahead of it."""
+    seen: set[tuple[str, str]] = set()
+    ahead: int | None = None
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, Run) and step.phase != "update":
+            if (step.layer, step.phase) in seen:
+                continue
+            seen.add((step.layer, step.phase))
+            if ahead is not None:
+                yield index, mutant(plan, index, ahead, step)
+            ahead = index
+
+
+def added_reruns(plan: Plan) -> Mutants:
+    """Forward runs that find room added at every place: all values that are read are
+    there without them.
+    """
+    random = Random(0)
+    known: dict[str, Run] = {}
+    for run in plan.runs():
+        if run.phase == "forward":
+            known.setdefault(run.layer, run)
+    room: set[Tensor] = set()
+    for index in range(len(plan.steps) + 1):
+        runs = [run for run in known.values() if room.issuperset(run.working_set)]
+        for run in random.sample(runs, min(RERUNS, len(runs))):
+            yield index, mutant(plan, None, index, run)
+        if index < len(plan.steps):
+            step = plan.steps[index]
+            if isinstance(step, Alloc):
+                room.add(step.tensor)
+            elif isinstance(step, Free):
+                room.discard(step.tensor)
+
+
+MUTATIONS: dict[str, Callable[[Plan], Mutants]] = {
+    "Alloc deleted": lambda plan: without(plan, Alloc),
+    "Free deleted": lambda plan: without(plan, Free),
+    "Offload deleted": lambda plan: without(plan, Offload),
+    "Prefetch deleted": lambda plan: without(plan, Prefetch),
+    "Offload too early": early_offloads,
+    "Prefetch too late": late_prefetches,
+    "Free too early": early_frees,
+    "placements overlap": overlaps,
+    "recomputation dropped": dropped_reruns,
+    "parameter read after its update": early_updates,
+    "redundant re-run added": added_reruns,
+    "run missing": missing_runs,
+    "runs swapped": swapped_runs,
+}
+NEED_ROUTE = {"run missing", "runs swapped"}  # what else tells that one is meant
+
+
+def survivors(route: Plan, plan: Plan, counts: Counter[str]) -> Iterator[str]:
+    """The mutants of a plan that verify accepts, with the route or without."""
+    for kind, mutate in MUTATIONS.items():
+        for index, changed in mutate(plan):
+            counts[kind] += 1
+            for given in (route,) if kind in NEED_ROUTE else (route, None):
+                try:
+                    verify(changed, given)
+                except InvalidPlan:
+                    continue
+                yield f"{kind} at steps[{index}], route {'un' * (not given)}known"
+
+
+def kill_mutants(seeds: Iterable[int]) -> Counter[str]:
+    """All mutants of a plan a seed: of a random net, each made in another way."""
+    counts: Counter[str] = Counter()
+    names = list(WAYS)
+    for seed in seeds:
+        route, costs = a_route(seed, "lean" if seed % 2 else "original")
+        name = names[seed % len(names)]
+        plan = WAYS[name](route, costs)
+        verify(plan, route)
+        for survivor in survivors(route, plan, counts):
+            raise AssertionError(f"random:{seed}, {name}: {survivor}")
+    for kind in MUTATIONS:
+        print(f"{counts[kind]:7} {kind}")
+    return counts
+
+
+def test_no_mutant_survives() -> None:
+    counts = kill_mutants((3, 12, 14))
+    assert all(counts[kind] for kind in MUTATIONS)
+
+
+@pytest.mark.slow
+def test_no_mutant_of_fifty_plans_survives() -> None:
+    counts = kill_mutants(range(50))
+    assert min(counts[kind] for kind in MUTATIONS) > 100

@@ -1,0 +1,54 @@
+"""Garbage collection pauses for as long as anybody needs it, and no longer."""
+
+import gc
+import threading
+
+import pytest
+
+from snref.support.garbage import no_garbage_collection
+
+
+@pytest.fixture(autouse=True)
+def collecting():
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_pauses_may_be_nested():
+    with no_garbage_collection():
+        with no_garbage_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_who_had_none_gets_none():
+    gc.disable()
+    with no_garbage_collection():
+        pass
+    assert not gc.isenabled()
+
+
+def test_pauses_of_two_threads_may_overlap():
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with no_garbage_collection():
+            entered.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=other)
+    with no_garbage_collection():
+        thread.start()
+        assert entered.wait(60)
+    assert not gc.isenabled()  # the other's is still under way
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+def test_a_failure_ends_the_pause():
+    with pytest.raises(ValueError), no_garbage_collection():
+        raise ValueError
+    assert gc.isenabled()
