@@ -25,7 +25,7 @@ from figures.claims import Claim
 from snref.device.views import viewed
 from snref.net import Net, route
 from snref.nets import find
-from snref.plans import PLANNED, Launch, Tensor
+from snref.plans import Launch, Tensor
 
 Capability: TypeAlias = tuple[int, int]
 
@@ -117,7 +117,7 @@ def launches(net: Net) -> Iterator[Launch]:
     for run in route(net).runs():
         for work in run.work:
             if isinstance(work, Launch):
-                if not work.kernel.startswith(PLANNED):
+                if work.is_written:
                     yield work
                 continue
             for algorithm in work.algorithms:

@@ -19,7 +19,7 @@ ALLOWED = {
     "support": set(),
     "support.imports": {"support", "plans"},
     "simt": {"simt", "numba", "llvmlite", "numpy"},
-    "kernels": {"kernels", "numba", "numpy"},
+    "kernels": {"kernels", "plans", "support.imports", "numba", "numpy"},
     "plans": {"plans"},
     "layers": {"layers", "plans"},
     "net": {"plans", "layers", "support"},

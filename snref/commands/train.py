@@ -114,7 +114,7 @@ def _number(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from snref.training import NotFinite, Settings
+    from snref.training import LaunchError, NotFinite, Settings
 
     _check(arguments)
     net = shared.net_of(arguments)
@@ -163,8 +163,8 @@ def run(arguments: argparse.Namespace) -> int:
                 return _failed("stopped: nothing to compare with")
     except OutOfMemory:
         raise
-    except (NotFinite, MemoryError) as error:
-        return _failed(str(error))
+    except (LaunchError, NotFinite, MemoryError) as error:
+        return _failed(" ".join(str(error).split()))
     return _report(trained, whole)
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from snref import simt
 from snref.device.views import number, viewed
-from snref.kernels import find
-from snref.plans import ALIGNMENT, Launch, Shape, Tensor, View
+from snref.kernels import find, importable
+from snref.plans import ALIGNMENT, Kernel, Launch, Shape, Tensor, View
 from snref.simt.ahead import Job, compile_ahead
 
 Array: TypeAlias = NDArray[Any]
@@ -43,14 +43,15 @@ class Buffer:
 
 
 @cache
-def _compiled(kernel: str, threads: int | None) -> Any:
-    """A kernel by its name, compiled once a process."""
-    return simt.compile(find(kernel), threads=threads)
+def _compiled(kernel: Any, threads: int | None) -> Any:
+    """Compile a kernel, once a process."""
+    return simt.compile(kernel, threads=threads)
 
 
 def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
-    """What there is to compile for a launch."""
-    module, _, name = launch.kernel.rpartition(".")
+    """Return what another process needs to compile the kernel of a launch."""
+    assert isinstance(launch.kernel, str)
+    module, name = importable(launch.kernel)
     arrays = (
         np.empty((0,) * len(viewed(tensor.shape, launch.view)), tensor.dtype)
         for tensor in launch.outputs + launch.inputs
@@ -58,7 +59,7 @@ def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
     numbers = (number(values[s] if isinstance(s, str) else s) for s in launch.scalars)
     x, y, z = (*launch.block, 1, 1)[:3]
     types = tuple(map(numba.typeof, (*arrays, *numbers)))
-    return Job(f"snref.kernels.{module}", name, (x, y, z), types)
+    return Job(module, name, (x, y, z), types)
 
 
 class CPU:
@@ -79,6 +80,7 @@ class CPU:
         self._memory = memory[start : start + slab]
         self._buffers: dict[tuple[Tensor, int], Buffer] = {}
         self._hosts: dict[Tensor, Array] = {}
+        self._kernels: dict[Kernel, Any] = {}  # compiled
 
     def resident(self, array: Array) -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""
@@ -127,7 +129,11 @@ class CPU:
         scalars: Sequence[int | float],
     ) -> None:
         """Run a kernel on its outputs, then its inputs, then its scalars."""
-        _compiled(launch.kernel, self.threads)[launch.grid, launch.block](
+        kernel = self._kernels.get(launch.kernel)
+        if kernel is None:
+            kernel = _compiled(find(launch.kernel), self.threads)
+            self._kernels[launch.kernel] = kernel
+        kernel[launch.grid, launch.block](
             *(buffer.seen_as(launch.view) for buffer in buffers),
             *map(number, scalars),
         )
@@ -135,11 +141,14 @@ class CPU:
     def prepare(
         self, launches: Iterable[Launch], values: Mapping[str, int | float]
     ) -> None:
-        """Begin to compile the kernels of launches to come, on other cores."""
-        compile_ahead(
-            list(dict.fromkeys(_job(launch, values) for launch in launches)),
-            self.threads,
-        )
+        """Begin to compile the kernels of launches to come, on other cores.
+
+        A kernel that was given as an object cannot be named to another process: it
+        compiles here, at its first launch.
+        """
+        named = (launch for launch in launches if isinstance(launch.kernel, str))
+        jobs = dict.fromkeys(_job(launch, values) for launch in named)
+        compile_ahead(list(jobs), self.threads)
 
     def to_host(self, tensor: Tensor, buffer: Buffer) -> Array:
         """Copy to the host, into the memory of the tensor's last copy there."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from snref.device.views import number, viewed
 from snref.kernels import find
-from snref.plans import Launch, Shape, Tensor, View
+from snref.plans import Kernel, Launch, Shape, Tensor, View
 
 Array: TypeAlias = NDArray[Any]
 
@@ -67,7 +67,7 @@ class GPU:
         self._leaving: dict[Tensor, Any] = {}  # events: when a copy out is done
         self._arriving: dict[Tensor, Any] = {}  # and a copy in
         self._vacated: list[tuple[Any, int, int]] = []  # event, from and to offset
-        self._kernels: dict[str, Any] = {}
+        self._kernels: dict[Kernel, Any] = {}
 
     def resident(self, array: Array) -> Buffer:
         """A buffer outside the slab, for what the scheduler does not allocate."""

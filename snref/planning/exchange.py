@@ -244,7 +244,7 @@ def _run_to_json(run: Run, costs: Costs) -> dict[str, Any]:
 def _work_to_json(piece: Work, run: Run, costs: Costs) -> dict[str, Any]:
     flow = {"writes": _names(piece.outputs), "reads": _names(piece.inputs)}
     if isinstance(piece, Launch):
-        work: dict[str, Any] = {"kernel": piece.kernel, **flow}
+        work: dict[str, Any] = {"kernel": piece.kernel_name, **flow}
         if piece.updates:
             work["updates"] = True
         if piece.retained:

@@ -11,9 +11,11 @@ Read in this order:
 
 from snref.plans.launches import (
     PLANNED,
+    RUN_VALUES,
     Algorithm,
     Choice,
     InPlace,
+    Kernel,
     Launch,
     Part,
     Scalar,
@@ -53,6 +55,7 @@ __all__ = [
     "ALIGNMENT",
     "ITEM_BYTES",
     "PLANNED",
+    "RUN_VALUES",
     "SCHEDULED",
     "Algorithm",
     "Alloc",
@@ -61,6 +64,7 @@ __all__ = [
     "Free",
     "InPlace",
     "InvalidPlan",
+    "Kernel",
     "Kind",
     "Launch",
     "Offload",

@@ -2,24 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from sys import modules
+from typing import Any, Literal, TypeAlias
 
 from snref.plans.tensor import Tensor
 
+Kernel: TypeAlias = str | Callable[..., Any]
 Scalar: TypeAlias = int | float | str
 View: TypeAlias = Literal["shape", "rows", "channels", "flat"]
 InPlace: TypeAlias = tuple[Tensor, Tensor, Literal["gradients", "activations"]]
 Part: TypeAlias = Literal["forward", "data", "filter"]
 
-PLANNED = "planned."  # a kernel that is planned for but not written: gpt2 has only such
+# The scalars of a launch that change from run to run or from iteration to iteration.
+RUN_VALUES = ("seed", "iteration", "learning_rate", "momentum", "weight_decay")
+PLANNED = "planned."  # begins the name of a kernel that is not written: gpt2's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     """One kernel call: ``kernel(*outputs, *inputs, *scalars)``.
 
-    kernel         where it stands under ``snref.kernels``: "relu.forward"
-    scalars        a str names a value of the run: "iteration", "learning_rate", ...
+    kernel         a name: "relu.forward" is in ``snref.kernels``, "module:function" in
+                   any module, which is imported at the first launch; or the
+                   ``@cuda.jit`` function itself, as in a notebook
+    scalars        numbers; a str names a value of the run, one of ``RUN_VALUES``
     view           how the kernel sees its arrays: "shape" as they are, "rows" as
                    (N, rest), "channels" as (N, C, rest), "flat" as one dimension
     updates        whether the outputs are read, too: y += b
@@ -30,7 +36,7 @@ class Launch:
     flops, bytes_accessed   floating-point operations, and bytes read and written
     """
 
-    kernel: str
+    kernel: Kernel
     outputs: tuple[Tensor, ...]
     inputs: tuple[Tensor, ...] = ()
     scalars: tuple[Scalar, ...] = ()
@@ -42,6 +48,28 @@ class Launch:
     block: tuple[int, ...] = (256,)
     flops: int = 0
     bytes_accessed: int = 0
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel's name, for messages and files.
+
+        A kernel that was given as an object, and that no other process could import,
+        is "function (not importable)".
+        """
+        if isinstance(self.kernel, str):
+            return self.kernel
+        function = getattr(self.kernel, "py_func", self.kernel)
+        name = getattr(function, "__qualname__", repr(function))
+        module = getattr(function, "__module__", "__main__")
+        found = getattr(modules.get(module), name, None)
+        if module == "__main__" or found is not self.kernel:
+            return f"{name} (not importable)"
+        return f"{module}:{name}"
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether the kernel exists, so that the launch can run."""
+        return not self.kernel_name.startswith(PLANNED)
 
     @property
     def reads(self) -> tuple[Tensor, ...]:

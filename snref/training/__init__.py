@@ -17,12 +17,13 @@ from pathlib import Path
 
 from snref import data as datasets
 from snref.data import Dataset
-from snref.net import Net, route
+from snref.net import Net, inference, route
 from snref.nets import find
 from snref.planning.planned import plan
 from snref.planning.reports import PlannedNet
-from snref.plans import PLANNED, Shape
+from snref.plans import Shape
 from snref.timing.costs import Costs
+from snref.training.execution import LaunchError
 from snref.training.iteration import NotFinite, classes
 from snref.training.session import (
     Progress,
@@ -34,6 +35,7 @@ from snref.training.session import (
 )
 
 __all__ = [
+    "LaunchError",
     "NotFinite",
     "Progress",
     "Session",
@@ -83,9 +85,9 @@ def train(
     stop         asked after every iteration
 
     Raises OutOfMemory if nothing fits, DataError and CheckpointError for files that
-    will not do, NotFinite if the loss becomes infinite or NaN, MemoryError if the
-    machine has less memory than the plan was given, and ValueError for what does not
-    go together.
+    will not do, LaunchError for a kernel that cannot be compiled or launched, NotFinite
+    if the loss becomes infinite or NaN, MemoryError if the machine has less memory than
+    the plan was given, and ValueError for what does not go together.
 
     >>> trained = train("digits", epochs=1, device="cpu", memory="620KB")
     >>> trained.accuracy > 0.8, trained.planned.total_bytes < 620_000
@@ -126,12 +128,18 @@ def train(
 
 def _check_kernels(net: Net) -> None:
     """Raise ValueError if the net can be planned, but not run."""
-    for run in route(net).runs():
+    from snref.kernels import check_arguments
+
+    for run in (*route(net).runs(), *inference(net).runs()):
         for launch in run.launches:
-            if launch.kernel.startswith(PLANNED):
+            if not launch.is_written:
                 raise ValueError(
                     f"{net.name} can be planned only: {run.layer} has no kernel yet"
                 )
+            try:
+                check_arguments(launch)
+            except ValueError as error:
+                raise ValueError(f"layer {run.layer!r}, {run.phase}: {error}") from None
 
 
 def _check_data(net: Net, data: Dataset) -> None:

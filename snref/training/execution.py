@@ -48,6 +48,10 @@ def execute(
     return execution.trace()
 
 
+class LaunchError(RuntimeError):
+    """A kernel could not be compiled or launched. Names the layer and the kernel."""
+
+
 class Execution:
     """A plan under way: where its tensors are, on the device and on the host."""
 
@@ -72,11 +76,15 @@ class Execution:
             match step:
                 case Run():
                     for launch in step.launches:
-                        device.launch(
-                            launch,
-                            [buffers[t] for t in launch.outputs + launch.inputs],
-                            [self.value(scalar) for scalar in launch.scalars],
-                        )
+                        arguments = [buffers[t] for t in launch.outputs + launch.inputs]
+                        scalars = [self.value(scalar) for scalar in launch.scalars]
+                        try:
+                            device.launch(launch, arguments, scalars)
+                        except Exception as error:
+                            raise LaunchError(
+                                f"layer {step.layer!r}, {step.phase}: kernel "
+                                f"{launch.kernel_name}: {error}"
+                            ) from error
                 case Alloc(tensor, offset):
                     if offset is None:
                         raise ValueError(f"{tensor.name} has no address yet")
