@@ -103,6 +103,28 @@ def test_show_without_a_stage_is_what_runs():
     compile(text, "generated", "exec")
 
 
+@cuda.jit(device=True)
+def clear(values):
+    for i in range(values.shape[0]):
+        values[i] = float32(0)
+
+
+@cuda.jit
+def clears_its_own(c):
+    values = cuda.local.array(4, float32)
+    clear(values)
+    c[cuda.grid(1)] = values[3]
+
+
+def test_the_shape_of_a_kernel_s_own_array_is_constant():
+    """So that a device function's loops over it are the same for all threads."""
+    text = simt.show(clears_its_own, 32, C)
+    assert "for _clear1_i in range(4):" in text
+    c = np.ones(32, np.float32)
+    simt.compile(clears_its_own)[1, 32](c)
+    assert not c.any()
+
+
 def test_there_is_no_other_stage():
     with pytest.raises(ValueError, match="no stage 'ptx'"):
         simt.show(scale, 32, A, C, stage="ptx")

@@ -166,6 +166,10 @@ class Expressions(Scope):
         if self.object(node) is not None:
             raise self.unknown(node)
         value = self.expr(node.value)
+        made = self.unit.arrays.get(value.id) if isinstance(value, ast.Name) else None
+        if made is not None and node.attr == "shape":
+            sizes: list[ast.expr] = [ast.Constant(size) for size in made.shape]
+            return ast.Tuple(sizes, ast.Load())
         view = views.held(value, self.unit.views)
         if view is not None and node.attr == "shape":
             return ast.Tuple(view.sizes(), ast.Load())
