@@ -77,10 +77,13 @@ class Concat(Layer):
                 (x,),
                 (offset,),
                 view="rows",
+                portion=(i, len(node.xs)),
                 grid=images(x),
                 bytes_accessed=2 * x.nbytes,
             )
-            for x, offset in zip(node.xs, offsets(node.xs), strict=True)
+            for i, (x, offset) in enumerate(
+                zip(node.xs, offsets(node.xs), strict=True)
+            )
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:

@@ -29,6 +29,8 @@ class Launch:
     view           how the kernel sees its arrays: "shape" as they are, "rows" as
                    (N, rest), "channels" as (N, C, rest), "flat" as one dimension
     updates        whether the outputs are read, too: y += b
+    portion        (i, n): writes only the i-th of the n portions that each output
+                   consists of, as every launch of a concatenation does
     retained       tensors that must be on the device though the kernel is not given
                    them, because the paper's authors declared them
     may_overwrite  (output, input, setting): the output may lie on the input's memory
@@ -42,6 +44,7 @@ class Launch:
     scalars: tuple[Scalar, ...] = ()
     view: View = "shape"
     updates: bool = False
+    portion: tuple[int, int] | None = None
     retained: tuple[Tensor, ...] = ()
     may_overwrite: tuple[InPlace, ...] = ()
     grid: tuple[int, ...] = (1,)
@@ -76,6 +79,11 @@ class Launch:
         if self.updates:
             return self.outputs + self.inputs + self.retained
         return self.inputs + self.retained
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors of the launch, as often as it names them."""
+        return self.outputs + self.inputs + self.retained
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +127,11 @@ class Choice:
     @property
     def reads(self) -> tuple[Tensor, ...]:
         return self.inputs
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The output and the inputs; the workspace is not one of them."""
+        return (self.output, *self.inputs)
 
     @property
     def flops(self) -> int:

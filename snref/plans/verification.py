@@ -1,31 +1,42 @@
-"""Verify: a plan computes what its route computes, within its memory, and no more.
+"""Verify that a plan computes what its route computes, within its memory.
 
-The plan is run with numbers in place of data. Every value that the route computes has
-a number; a tensor on the device holds one; a run may only read the numbers that the
-same run of the route reads. So a plan is judged by what it does: nothing here knows
-why a pass put a step where it is, and plans of other planners are judged alike.
+``verify`` executes the plan with values in place of data. A value is a number: each
+output of each launch of the route has one, and so has each resident tensor before the
+iteration. A tensor holds a value; a launch of the plan must find in its tensors the
+values that the same launch of the route finds there. A plan is therefore judged by
+what it does, and plans of other planners are judged alike: nothing here knows why a
+pass put a step where it is.
 
-Room       Alloc takes a tensor without room, Free one with room, and none keeps it at
-           the end. A run finds room for what it reads, writes and uses as workspace.
-Values     A tensor read holds the value that the route reads there: not one that was
-           overwritten in place, lost with its room, or copied out before it changed.
-Runs       Every run of the route is there, once and in its order, by the same kernels;
-           an update may come sooner, since values tell when it is too soon. What else
-           runs is a forward that ran before, summing in the same order.
-Waste      A re-run or a Prefetch brings a value that was not there and that is read;
-           an Offload is copied back.
-Training   A parameter's gradient is written once, then used; a parameter that is read
-           is updated once, and not read afterwards. In the end parameters, momenta
-           and statistics hold what the route leaves there.
-Addresses  Aligned, within the slab, and never two tensors alive in one place.
-Bytes      At no step more than the capacity on the device, nor on the host.
+Allocation  Alloc takes a tensor that is not allocated, Free one that is, and none is
+            allocated at the end. A launch finds allocated what it reads, writes and
+            uses as workspace.
+Values      Each launch reads the values that it reads in the route: not one that was
+            overwritten, lost when its tensor was freed, or copied out too early. A
+            launch that writes a portion of a tensor (``Launch.portion``) changes that
+            portion alone, so the reader of the whole tensor needs all portions.
+Launches    The same kernels as in the route, with the same settings. A tensor may
+            stand for another of the same shape and type if it is an activation or a
+            gradient. Two outputs are never one tensor, and an output is an input only
+            where the launch allows it (``may_overwrite``).
+Runs        Every run of the route is there once and in its order; an update may come
+            earlier, since its values tell when that is too early. Only a forward runs
+            again, and it sums in the same order as the first time.
+Waste       A recomputation and a Prefetch bring a value that was not there and that is
+            read; an Offload is copied back.
+Training    In the end parameters, momenta and statistics hold what the route leaves
+            there. In the route, a parameter's gradient is written once, then used; a
+            parameter that is read is updated once, and not read afterwards.
+Addresses   Aligned, within the slab, and no two allocated tensors overlap.
+Bytes       No step needs more than the capacity of the device, or of the host.
 
-A tensor may keep its room while it holds nothing of use: that is what a plan without
-liveness does. So a missing Free shows where the tensor gets room again, or at the end.
+A tensor may stay allocated when its value is of no more use: a plan without liveness
+keeps all. So a missing Free is found where the tensor is allocated again, or at the
+end.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from snref.plans.launches import Choice, Launch, Work
@@ -43,37 +54,49 @@ from snref.plans.steps import (
 from snref.plans.tensor import ALIGNMENT, Tensor
 
 Key: TypeAlias = tuple[str, str]  # a run's layer and phase: its name in a route
-Runs: TypeAlias = Sequence[tuple[int, Run]]  # with their places among the steps
+Runs: TypeAlias = Sequence[tuple[int, Run]]  # with their indices among the steps
+Value: TypeAlias = int | tuple[int, ...]  # of a whole tensor, or of each portion
 
-_NOTHING = 0  # held by a tensor that has room and was not written
-_BEFORE = 1  # held by a resident tensor that this iteration has not written
-_FIRST = 2  # the number of the first value that is computed
+NOTHING = 0  # the value of a tensor that is allocated but not written
+LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
 
-_LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
+# What a launch of a plan has in common with the route's, beside its tensors. Scalars
+# are compared as text, which tells 1 from 1.0: kernels do.
+SETTINGS = (
+    "kernel",
+    "view",
+    "updates",
+    "portion",
+    "grid",
+    "block",
+    "flops",
+    "bytes_accessed",
+)
 
 
+@dataclass(frozen=True, slots=True)
 class _Effect:
-    """What a run does: finds these values in what it reads, leaves those behind.
+    """The values that a launch (or a choice) of the route reads and writes."""
 
-    origin is the effect of the same run in the route: itself, for a run of the route.
+    reads: tuple[Value, ...]
+    writes: tuple[int, ...]
+    portion: tuple[int, int] | None
+
+
+def _written(old: Value | None, new: int, portion: tuple[int, int] | None) -> Value:
+    """Return the value of a tensor after a launch wrote it, or a portion of it.
+
+    >>> _written((7, NOTHING), 8, (1, 2))
+    (7, 8)
     """
-
-    __slots__ = ("choices", "expected", "origin", "reads", "run", "values", "writes")
-
-    def __init__(
-        self,
-        run: Run,
-        reads: tuple[Tensor, ...],
-        expected: list[int],
-        writes: tuple[Tensor, ...],
-        values: list[int],
-        origin: "_Effect | None" = None,
-    ) -> None:
-        self.run = run
-        self.reads, self.expected = reads, expected
-        self.writes, self.values = writes, values
-        self.choices = run.choices if Choice in map(type, run.work) else ()
-        self.origin = origin or self
+    if portion is None:
+        return new
+    index, count = portion
+    parts = [NOTHING] * count
+    if isinstance(old, tuple) and len(old) == count:
+        parts = [*old]
+    parts[index] = new
+    return tuple(parts)
 
 
 def _runs(plan: Plan) -> Runs:
@@ -90,67 +113,81 @@ def _first_runs(plan: Plan) -> Runs:
 
 
 class _Route:
-    """What the runs of a route do, in their order, and where they begin and end."""
+    """The values of a route: what each launch reads and writes, and what is left."""
 
     def __init__(self, runs: Runs) -> None:
-        """Run the route: number its values, and note who reads which."""
-        self.effects: dict[Key, _Effect] = {}
-        self.before: dict[Tensor, int] = {}  # resident tensors read before written
-        self.after: dict[Tensor, int] = {}  # what every tensor holds in the end
-        content, number = self.after, _FIRST
+        self.runs: dict[Key, Run] = {}
+        self.effects: dict[Key, list[_Effect]] = {}
+        self.sources: list[tuple[Tensor, Run | None]] = []  # of the values 1, 2, ...
+        self.before: dict[Tensor, Value] = {}  # in resident tensors
+        self.after: dict[Tensor, Value] = {}  # in all tensors
         for index, run in runs:
             key = run.layer, run.phase
-            if key in self.effects:
+            if key in self.runs:
                 _fault(index, run, "is there twice")
-            expected, values = [], []
-            for tensor in run.reads:
-                value = content.get(tensor)
-                if value is None:
-                    if tensor.scheduled or tensor.kind == "parameter_gradient":
-                        _fault(index, run, f"reads {tensor.name}, which has no value")
-                    value = content[tensor] = self.before[tensor] = _BEFORE
-                expected.append(value)
-            for tensor in run.writes:
-                values.append(number)
-                content[tensor] = number
-                number += 1
-            self.effects[key] = _Effect(run, run.reads, expected, run.writes, values)
+            self.runs[key] = run
+            self.effects[key] = [self._execute(index, run, piece) for piece in run.work]
 
-    def describe(self, value: int | None) -> str:
-        """What a value is: the run that computes it, and the route's name of it."""
-        for effect in self.effects.values():
-            if value in effect.values:
-                tensor = effect.writes[effect.values.index(value)]
-                return f"{tensor.name} of {_name(effect.run)}"
-        return "what it held before the iteration"
+    def _execute(self, index: int, run: Run, piece: Work) -> _Effect:
+        content = self.after
+        for tensor in piece.reads:
+            value = content.get(tensor)
+            if value is None:
+                if tensor.scheduled or tensor.kind == "parameter_gradient":
+                    _fault(index, run, f"reads {tensor.name}, which has no value")
+                content[tensor] = self.before[tensor] = self._new(tensor, None)
+            elif isinstance(value, tuple) and NOTHING in value:
+                _fault(
+                    index, run, f"reads {tensor.name}, of which a portion is missing"
+                )
+        reads = tuple(content[tensor] for tensor in piece.reads)
+        writes = tuple(self._new(tensor, run) for tensor in piece.outputs)
+        portion = piece.portion if isinstance(piece, Launch) else None
+        for tensor, value in zip(piece.outputs, writes, strict=True):
+            content[tensor] = _written(content.get(tensor), value, portion)
+        return _Effect(reads, writes, portion)
+
+    def _new(self, tensor: Tensor, run: Run | None) -> int:
+        self.sources.append((tensor, run))
+        return len(self.sources)
+
+    def describe(self, value: Value | None) -> str:
+        """Name a value by the tensor and the run of the route that it comes from."""
+        if isinstance(value, tuple):
+            return "portions: " + ", ".join(map(self.describe, value))
+        if not value:
+            return "nothing"
+        tensor, run = self.sources[value - 1]
+        origin = f"of {_name(run)}" if run else "from before the iteration"
+        return f"{tensor.name} {origin}"
 
 
 def _check_training(runs: Runs) -> None:
-    """Gradients reach their parameters, once, and parameters are updated, once.
+    """Check that gradients are used once, and that parameters are updated once.
 
     A route of forward runs only evaluates a net; it has neither.
     """
     if all(run.phase == "forward" for _, run in runs):
         return
-    waiting: dict[Tensor, int] = {}  # gradients that no update has used, written where
-    used: dict[Tensor, int] = {}  # parameters, read where
+    unused: dict[
+        Tensor, tuple[int, Run]
+    ] = {}  # gradients, with the run that wrote them
+    used: dict[Tensor, tuple[int, Run]] = {}  # parameters, with a run that reads them
     updated: set[Tensor] = set()
     for index, run in runs:
         updates = run.phase == "update"
         for tensor in run.reads:
-            if tensor.scheduled:
-                continue
             if tensor.kind == "parameter" and not updates:
-                used[tensor] = index
+                used[tensor] = index, run
                 if tensor in updated:
                     _fault(index, run, f"reads {tensor.name} after its update")
-            elif tensor.kind == "parameter_gradient" and updates:
-                if tensor not in waiting:
-                    _fault(index, run, f"uses {tensor.name}, which was used already")
-                del waiting[tensor]
+            elif (
+                tensor.kind == "parameter_gradient"
+                and updates
+                and unused.pop(tensor, None) is None
+            ):
+                _fault(index, run, f"uses {tensor.name}, which was used already")
         for tensor in run.writes:
-            if tensor.scheduled:
-                continue
             if tensor.kind == "parameter":
                 if not updates:
                     _fault(index, run, f"changes {tensor.name}: only an update may")
@@ -158,284 +195,260 @@ def _check_training(runs: Runs) -> None:
                     _fault(index, run, f"updates {tensor.name} a second time")
                 updated.add(tensor)
             elif tensor.kind == "parameter_gradient":
-                if tensor in waiting and tensor not in run.reads:
+                if tensor in unused and tensor not in run.reads:
                     _fault(index, run, f"writes {tensor.name} over one not yet used")
-                waiting[tensor] = index
-    by_index = dict(runs)
-    for tensor, index in waiting.items():
-        _fault(index, by_index[index], f"writes {tensor.name}, which no update uses")
-    for tensor, index in used.items():
+                unused[tensor] = index, run
+    for tensor, where in unused.items():
+        _fault(*where, f"writes {tensor.name}, which no update uses")
+    for tensor, where in used.items():
         if tensor not in updated:
-            _fault(index, by_index[index], f"reads {tensor.name}, which is not updated")
+            _fault(*where, f"reads {tensor.name}, which is not updated")
 
 
-def _checked_route(runs: Runs) -> _Route:
-    route = _Route(runs)
-    _check_training(runs)
-    return route
-
-
-def _translated(origin: _Effect, run: Run, index: int) -> _Effect:
-    """The effect of a run that is one of the route's with some tensors renamed.
-
-    Piece by piece, both have the same kernel, and each tensor comes from the same
-    place: from before the run, or from the same output of an earlier piece.
-    """
-    if len(run.work) != len(origin.run.work):
+def _compare(index: int, run: Run, origin: Run) -> None:
+    """Check that a run has the kernels of the route's, on tensors that may stand in."""
+    if len(run.work) != len(origin.work):
         _fault(index, run, "has other kernels than in the route")
-    before = dict(zip(origin.reads, origin.expected, strict=True))
-    after = dict(zip(origin.writes, origin.values, strict=True))
-    expected: dict[Tensor, int] = {}
-    made: list[Tensor] = []  # every output, by the route's names
-    place: dict[Tensor, int] = {}  # tensor, by the route's names -> index in made
-    here: dict[Tensor, int] = {}  # the same, by this run's names
-    for theirs, ours in zip(origin.run.work, run.work, strict=True):
-        _check_kernel(theirs, ours, run, index)
-        for their, our in zip(theirs.reads, ours.reads, strict=True):
-            source = place.get(their)
-            value = before[their] if source is None else _NOTHING
-            if here.get(our) != source or (
-                source is None and expected.setdefault(our, value) != value
-            ):
-                _fault(index, run, f"reads {our.name} where the route's reads another")
-        for their, our in zip(theirs.outputs, ours.outputs, strict=True):
-            if our.nbytes < their.nbytes:
-                _fault(index, run, f"writes {our.name}, which is too small")
-            place[their] = here[our] = len(made)
-            made.append(their)
-    values = [
-        after[made[i]] if place[made[i]] == i else _NOTHING for i in here.values()
-    ]
-    return _Effect(run, tuple(expected), [*expected.values()], (*here,), values, origin)
+    for theirs, ours in zip(origin.work, run.work, strict=True):
+        if not _same_kernel(theirs, ours):
+            _fault(index, run, "has other kernels than in the route")
+        for their, our in zip(theirs.tensors, ours.tensors, strict=True):
+            if our is their:
+                continue
+            if not our.is_data:
+                _fault(index, run, f"uses {our.name}, a {our.kind}, for {their.name}")
+            if (our.shape, our.dtype) != (their.shape, their.dtype):
+                _fault(
+                    index,
+                    run,
+                    f"uses {our.name}, {our.dtype} {our.shape}, for {their.name}, "
+                    f"{their.dtype} {their.shape}",
+                )
+        _check_aliases(index, run, theirs, ours)
 
 
-def _check_kernel(theirs: Work, ours: Work, run: Run, index: int) -> None:
-    """The same kernel as in the route, writing over an input only where it may."""
+def _same_kernel(theirs: Work, ours: Work) -> bool:
     if isinstance(theirs, Launch) and isinstance(ours, Launch):
-        same = (
-            theirs.kernel == ours.kernel
-            and theirs.scalars == ours.scalars
-            and theirs.view == ours.view
-            and theirs.updates == ours.updates
+        return (
+            all(getattr(theirs, name) == getattr(ours, name) for name in SETTINGS)
+            and repr(theirs.scalars) == repr(ours.scalars)
             and len(theirs.outputs) == len(ours.outputs)
             and len(theirs.inputs) == len(ours.inputs)
             and len(theirs.retained) == len(ours.retained)
         )
-    elif isinstance(theirs, Choice) and isinstance(ours, Choice):
-        same = theirs.part == ours.part and theirs.algorithms == ours.algorithms
-    else:
-        same = False
-    if not same:
-        _fault(index, run, "has other kernels than in the route")
+    if isinstance(theirs, Choice) and isinstance(ours, Choice):
+        return theirs.part == ours.part and theirs.algorithms == ours.algorithms
+    return False
+
+
+def _check_aliases(index: int, run: Run, theirs: Work, ours: Work) -> None:
+    """Check that an output is an input, or another output, only where it may be."""
     allowed = theirs.may_overwrite if isinstance(theirs, Launch) else ()
-    for output, written in zip(theirs.outputs, ours.outputs, strict=True):
-        if written in ours.inputs:
-            for target, read in zip(theirs.inputs, ours.inputs, strict=True):
-                overwrites = read is written and target is not output
-                if overwrites and (output, target) not in [o[:2] for o in allowed]:
-                    _fault(index, run, f"may not write over its input {read.name}")
+    pairs = {(output, target) for output, target, _ in allowed}
+    before = theirs.outputs + theirs.inputs
+    now = ours.outputs + ours.inputs
+    for i, output in enumerate(theirs.outputs):
+        for target, tensor in zip(before[i + 1 :], now[i + 1 :], strict=True):
+            if (
+                tensor is now[i]
+                and target is not output
+                and (output, target) not in pairs
+            ):
+                what = "input" if target in theirs.inputs else "output"
+                _fault(index, run, f"may not write over its {what} {tensor.name}")
 
 
 class _Device:
-    """A device that holds the numbers of values: what runs a plan to judge it."""
+    """A device whose tensors hold values in place of data."""
 
     def __init__(self, route: _Route) -> None:
         self.route = route
-        effects = route.effects.values()
-        self.effects = {effect.run: effect for effect in effects}
-        self.in_order = [e for e in effects if e.run.phase != "update"]
+        self.order = [key for key in route.runs if key[1] != "update"]
         self.position = 0  # in that order
-        self.done: dict[_Effect, _Effect] = {}  # of the route -> of its first run here
-        # What has room, or is resident and has a value: the value that it holds.
+        self.first: dict[Key, Run] = {}  # the plan's first run of each layer and phase
+        self.compared: set[Run] = set()
+        # The values of tensors that are allocated, or resident and have a value.
         self.content = dict(route.before)
-        self.host: dict[Tensor, int] = {}
-        self.copied: dict[Tensor, int] = {}  # on the host -> the step that copied it
-        self.unread: dict[Tensor, int] = {}  # brought by a re-run or Prefetch -> which
-        self.savings: list[int] = []  # all re-runs and copies: none may be in vain
-        self.served: set[int] = set()  # those that are not
+        self.host: dict[Tensor, Value] = {}
+        self.copied: dict[Tensor, int] = {}  # on the host -> index of its Offload
+        self.unread: dict[
+            Tensor, list[int]
+        ] = {}  # -> indices of what brought its value
+        self.useless: dict[int, Step] = {}  # recomputations and copies, until read
 
-    def follow(self, plan: Plan) -> None:
-        """Run every step; then see that nothing is missing, left over or in vain."""
+    def execute(self, plan: Plan) -> None:
+        """Execute every step; then check that nothing is missing, left or useless."""
         for index, step in enumerate(plan.steps):
+            if isinstance(step, Run):
+                self.run(index, step)
+                continue
+            tensor = step.tensor
+            if not tensor.scheduled:
+                _fault(index, step, f"is a {tensor.kind}, which is resident")
+            if isinstance(step, Alloc):
+                if tensor in self.content:
+                    _fault(index, step, "is allocated already")
+            elif tensor not in self.content:
+                _fault(index, step, "is not allocated")
             match step:
-                case Run():
-                    self.run(index, step)
-                case Alloc(tensor):
-                    _check_scheduled(index, step, tensor)
-                    if tensor in self.content:
-                        _fault(index, step, "is allocated already")
-                    self.content[tensor] = _NOTHING
-                case Free(tensor):
-                    _check_scheduled(index, step, tensor)
-                    if tensor not in self.content:
-                        _fault(index, step, "is not allocated")
+                case Alloc():
+                    self.content[tensor] = NOTHING
+                case Free():
                     del self.content[tensor]
                     self.unread.pop(tensor, None)
-                case Offload(tensor):
-                    self.offload(index, step, tensor)
-                case Prefetch(tensor):
-                    self.prefetch(index, step, tensor)
+                case Offload():
+                    self.offload(index, step)
+                case Prefetch():
+                    self.prefetch(index, step)
         self.finish(plan)
 
     def run(self, index: int, run: Run) -> None:
-        effect = self.effects.get(run)
-        if effect is None:
-            origin = self.route.effects.get((run.layer, run.phase))
-            if origin is None:
-                _fault(index, run, "is not in the route")
-            effect = self.effects[run] = _translated(origin, run, index)
-        again = effect.origin in self.done
+        """Execute a run's launches, each on the values that it reads in the route."""
+        key = run.layer, run.phase
+        origin = self.route.runs.get(key)
+        if origin is None:
+            _fault(index, run, "is not in the route")
+        if run is not origin and run not in self.compared:
+            _compare(index, run, origin)
+            self.compared.add(run)
+        again = key in self.first
         if again:
-            self.savings.append(index)
-            self.check_again(index, effect)
+            self.check_again(index, run)
+            self.useless[index] = run
         else:
-            self.check_turn(index, effect)
-        content, unread = self.content, self.unread
-        if list(map(content.get, effect.reads)) != effect.expected:
-            self.explain(index, effect)
-        if unread:
-            for tensor in effect.reads:
-                if tensor in unread:
-                    self.served.add(unread.pop(tensor))
-        if effect.choices:
-            self.check_workspace(index, effect)
-        for tensor, value in zip(effect.writes, effect.values, strict=True):
-            if tensor.scheduled and tensor not in content:
-                _fault(index, run, f"writes {tensor.name}, which is not allocated")
-            if again:
-                if content.get(tensor) != value:
-                    unread[tensor] = index
-            elif unread:
-                unread.pop(tensor, None)
-            content[tensor] = value
+            self.check_order(index, run)
+            self.first[key] = run
+        content = self.content
+        before = [content.get(tensor) for tensor in run.writes]
+        for piece, effect in zip(run.work, self.route.effects[key], strict=True):
+            for tensor, expected in zip(piece.reads, effect.reads, strict=True):
+                if content.get(tensor) != expected:
+                    self.explain(index, run, tensor, expected)
+            if isinstance(piece, Choice):
+                self.check_algorithm(index, run, piece)
+            for tensor, value in zip(piece.outputs, effect.writes, strict=True):
+                if tensor.scheduled and tensor not in content:
+                    _fault(index, run, f"writes {tensor.name}, which is not allocated")
+                content[tensor] = _written(content.get(tensor), value, effect.portion)
+        for tensor in run.reads:
+            self.read(tensor)
+        for tensor, old in zip(run.writes, before, strict=True):
+            if content[tensor] != old:
+                if not isinstance(content[tensor], tuple):  # not only a portion of it
+                    self.unread.pop(tensor, None)
+                if again:
+                    self.unread.setdefault(tensor, []).append(index)
 
-    def check_turn(self, index: int, effect: _Effect) -> None:
-        """A layer's first forward, its backward or update: in the route's order."""
-        run, origin = effect.run, effect.origin
+    def read(self, tensor: Tensor) -> None:
+        """Note that the recomputations or the copy that brought a value were of use."""
+        for index in self.unread.pop(tensor, ()):
+            self.useless.pop(index, None)
+
+    def check_order(self, index: int, run: Run) -> None:
+        """Check that forward and backward runs come in the order of the route."""
         if run.phase != "update":
-            due = self.in_order[self.position]
-            if due is not origin:
-                _fault(index, run, f"comes before {_name(due.run)}")
+            layer, phase = self.order[self.position]
+            if (layer, phase) != (run.layer, run.phase):
+                _fault(index, run, f"comes before {phase} {layer}")
             self.position += 1
-        self.done[origin] = effect
 
-    def check_again(self, index: int, effect: _Effect) -> None:
-        """Only a forward runs again, and it computes the same bits."""
-        if effect.run.phase != "forward":
-            _fault(index, effect.run, "runs a second time: only a forward may")
-        first = self.done[effect.origin]
-        for ours, theirs in zip(effect.choices, first.choices, strict=True):
+    def check_again(self, index: int, run: Run) -> None:
+        """Check that a run that is repeated computes the same bits."""
+        if run.phase != "forward":
+            _fault(index, run, "runs a second time: only a forward may")
+        first = self.first[run.layer, run.phase]
+        for ours, theirs in zip(run.choices, first.choices, strict=True):
             if ours.chosen.order != theirs.chosen.order:
-                _fault(index, effect.run, "sums in another order than the first time")
+                _fault(index, run, "sums in another order than the first time")
 
-    def check_workspace(self, index: int, effect: _Effect) -> None:
-        """The algorithm is one of the choice's, and has the scratch that it needs."""
-        for choice in effect.choices:
-            needed, workspace = choice.chosen.workspace, choice.workspace
-            if choice.chosen not in choice.algorithms:
-                _fault(index, effect.run, f"cannot run by {choice.chosen.name}")
-            if workspace is None:
-                if needed:
-                    _fault(index, effect.run, f"needs a workspace of {needed} bytes")
-            elif workspace not in self.content:
-                _fault(
-                    index, effect.run, f"uses {workspace.name}, which is not allocated"
-                )
-            elif workspace in effect.reads or workspace in effect.writes:
-                _fault(index, effect.run, f"scribbles on {workspace.name}")
-            elif workspace.nbytes < needed:
-                _fault(
-                    index,
-                    effect.run,
-                    f"needs {needed} bytes, {workspace.name} has {workspace.nbytes}",
-                )
-            else:
-                self.content[workspace] = _NOTHING
+    def check_algorithm(self, index: int, run: Run, choice: Choice) -> None:
+        """Check that a choice is one of its algorithms, and has the workspace."""
+        needed, workspace = choice.chosen.workspace, choice.workspace
+        if choice.chosen not in choice.algorithms:
+            _fault(index, run, f"cannot run by {choice.chosen.name}")
+        if workspace is None:
+            if needed:
+                _fault(index, run, f"needs a workspace of {needed} bytes")
+            return
+        name = workspace.name
+        if not workspace.scheduled:
+            _fault(index, run, f"uses {name}, a {workspace.kind}, as workspace")
+        if workspace not in self.content:
+            _fault(index, run, f"uses {name}, which is not allocated")
+        if workspace in choice.tensors:
+            _fault(index, run, f"reads or writes {name}, which is its workspace")
+        if workspace.nbytes < needed:
+            _fault(index, run, f"needs {needed} bytes, {name} has {workspace.nbytes}")
+        self.content[workspace] = NOTHING
 
-    def offload(self, index: int, step: Step, tensor: Tensor) -> None:
-        """Copy a value out. A second copy of the same value serves nobody."""
-        _check_scheduled(index, step, tensor)
-        value = self.content.get(tensor)
-        if value is None:
-            _fault(index, step, "is not allocated")
-        if value == _NOTHING:
+    def offload(self, index: int, step: Offload) -> None:
+        """Copy a value out. A second copy of the same value is useless."""
+        tensor, value = step.tensor, self.content[step.tensor]
+        if value == NOTHING:
             _fault(index, step, "has no value")
-        self.savings.append(index)
-        if tensor in self.unread:
-            self.served.add(self.unread.pop(tensor))
+        self.useless[index] = step
+        self.read(tensor)
         if self.host.get(tensor) != value:
             self.host[tensor] = value
             self.copied[tensor] = index
 
-    def prefetch(self, index: int, step: Step, tensor: Tensor) -> None:
-        """Copy a value in, whichever the host has: who reads it sees if it is stale."""
-        _check_scheduled(index, step, tensor)
-        if tensor not in self.content:
-            _fault(index, step, "is not allocated")
+    def prefetch(self, index: int, step: Prefetch) -> None:
+        """Copy a value in. Whether it is the right one, its reader will tell."""
+        tensor = step.tensor
         if tensor not in self.host:
             _fault(index, step, "has no copy on the host")
-        self.savings.append(index)
+        self.useless[index] = step
         if self.content[tensor] != self.host[tensor]:
             self.content[tensor] = self.host[tensor]
-            self.unread[tensor] = index
-            self.served.add(self.copied[tensor])
+            self.unread[tensor] = [index]
+            self.useless.pop(self.copied[tensor], None)
 
     def finish(self, plan: Plan) -> None:
-        """The plan has ended: nothing may be missing, left over or in vain."""
-        steps, content = plan.steps, self.content
-        end = f"steps[{len(steps)}], the end"
-        for origin in self.route.effects.values():
-            if origin not in self.done:
-                raise InvalidPlan(f"{end}: {_name(origin.run)} did not run")
+        """Check the end of the plan: nothing is missing, left over or useless."""
+        end = f"steps[{len(plan.steps)}], the end"
+        for key, run in self.route.runs.items():
+            if key not in self.first:
+                raise InvalidPlan(f"{end}: {_name(run)} did not run")
         for tensor, value in self.route.after.items():
-            if tensor.kind in _LASTING and content.get(tensor) != value:
-                held = self.route.describe(content.get(tensor))
-                raise InvalidPlan(f"{end}: {tensor.name} holds {held}")
-        left = {tensor for tensor in content if tensor.scheduled}
-        for index, step in enumerate(steps):
-            if left and isinstance(step, Alloc) and step.tensor in left:
-                _fault(index, step, "is still allocated at the end")
-        for index in self.savings:
-            if index not in self.served:
-                step = steps[index]
-                match step:
-                    case Run():
-                        made = ", ".join(tensor.name for tensor in step.writes)
-                        why = f"runs again in vain: {made or 'nothing'}"
-                    case Offload():
-                        why = "is copied in vain: never copied back, or copied before"
-                    case _:
-                        why = "is copied back in vain: it was there, or nobody reads it"
-                _fault(index, step, why)
-
-    def explain(self, index: int, effect: _Effect) -> NoReturn:
-        """Say which tensor a run cannot read, and what it found there."""
-        for tensor, wanted in zip(effect.reads, effect.expected, strict=True):
             found = self.content.get(tensor)
-            if found == wanted:
-                continue
-            why = f"reads {tensor.name}, which"
-            if found is None and tensor.scheduled:
-                _fault(index, effect.run, f"{why} is not allocated")
-            if found is None or found == _NOTHING:
-                _fault(index, effect.run, f"{why} has no value")
-            if tensor.kind == "parameter" and wanted == _BEFORE:
-                _fault(index, effect.run, f"reads {tensor.name} after its update")
-            came = ""
-            if tensor in self.unread:
-                came = f", by steps[{self.unread[tensor]}]"
-            _fault(
-                index,
-                effect.run,
-                f"{why} holds {self.route.describe(found)}{came}, "
-                f"not {self.route.describe(wanted)}",
-            )
-        raise AssertionError("every value is the one expected")
+            if tensor.kind in LASTING and found != value:
+                raise InvalidPlan(
+                    f"{end}: {tensor.name} holds {self.route.describe(found)}"
+                )
+        for index, step in enumerate(plan.steps):
+            if isinstance(step, Alloc) and step.tensor in self.content:
+                _fault(index, step, "is still allocated at the end")
+        for index, step in self.useless.items():
+            match step:
+                case Run():
+                    made = ", ".join(tensor.name for tensor in step.writes)
+                    _fault(
+                        index, step, f"is a useless recomputation: {made or 'nothing'}"
+                    )
+                case Offload():
+                    _fault(
+                        index, step, "is useless: never copied back, or copied before"
+                    )
+                case _:
+                    _fault(index, step, "is useless: it was there, or nobody reads it")
 
-
-def _check_scheduled(index: int, step: Step, tensor: Tensor) -> None:
-    if not tensor.scheduled:
-        _fault(index, step, f"is a {tensor.kind}: those stay where they are")
+    def explain(
+        self, index: int, run: Run, tensor: Tensor, expected: Value
+    ) -> NoReturn:
+        """Say what a run reads that does not hold the value that it should."""
+        found = self.content.get(tensor)
+        why = f"reads {tensor.name}, which"
+        if found is None and tensor.scheduled:
+            _fault(index, run, f"{why} is not allocated")
+        if found is None or found == NOTHING:
+            _fault(index, run, f"{why} has no value")
+        if tensor.kind == "parameter" and expected == self.route.before.get(tensor):
+            _fault(index, run, f"reads {tensor.name} after its update")
+        by = f", by steps[{self.unread[tensor][-1]}]" if tensor in self.unread else ""
+        describe = self.route.describe
+        _fault(
+            index, run, f"{why} holds {describe(found)}{by}, not {describe(expected)}"
+        )
 
 
 def _check_addresses(plan: Plan, slab: int | None) -> None:
@@ -521,13 +534,17 @@ def verify(
     snref.plans.steps.InvalidPlan: steps[4], forward relu1: reads x, which is not ...
     """
     if route is None:
-        origin = _checked_route(_first_runs(plan))
+        runs = _first_runs(plan)
     else:
-        try:
-            origin = _checked_route(_runs(route))
-        except InvalidPlan as error:
-            raise InvalidPlan(f"the route's {error}") from None
-    _Device(origin).follow(plan)
+        runs = _runs(route)
+    try:
+        origin = _Route(runs)
+        _check_training(runs)
+    except InvalidPlan as error:
+        if route is None:
+            raise
+        raise InvalidPlan(f"the route's {error}") from None
+    _Device(origin).execute(plan)
     _check_addresses(plan, slab)
     if capacity is not None:
         _check_bytes(plan, memory(plan, workspace=True), capacity, "on the device")

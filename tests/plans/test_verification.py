@@ -156,7 +156,7 @@ def test_other_kernels_other_scalars_and_smaller_tensors_are_objected_to() -> No
     plan = held(
         CONV, RELU, forward("loss", small, y), backward("loss", dy, y, small), RELU_BACK
     )
-    assert "writes small, which is too small" in objection(plan, ROUTE)
+    assert "uses small, float32 (32,), for z, float32 (64,)" in objection(plan, ROUTE)
 
 
 def test_a_run_may_not_be_wired_differently_inside() -> None:
@@ -164,11 +164,15 @@ def test_a_run_may_not_be_wired_differently_inside() -> None:
     first, second = Launch("f", (b,), (a,)), Launch("g", (c,), (a,))
     route = Plan((forward("in", a), Run("two", "forward", (first, second))))
     crossed = Run("two", "forward", (first, Launch("g", (c,), (b,))))
-    assert "reads b where the route" in objection(held(route.steps[0], crossed), route)
+    assert "reads b, which holds b of forward two, not a of forward in" in objection(
+        held(route.steps[0], crossed), route
+    )
     over = Run("two", "forward", (Launch("f", (a,), (a,)), second))
     allowed = replace(first, may_overwrite=((b, a, "activations"),))
     route = Plan((route.steps[0], Run("two", "forward", (allowed, second))))
-    assert "reads a where the route" in objection(held(route.steps[0], over), route)
+    assert "reads a, which holds b of forward two, not a of forward in" in objection(
+        held(route.steps[0], over), route
+    )
 
 
 def test_every_run_is_there_once_and_in_order() -> None:
@@ -201,14 +205,14 @@ def test_a_rerun_must_bring_a_value_that_is_read() -> None:
     assert "backward relu: reads x, which has no value" in objection(
         forgetting(), ROUTE
     )
-    assert "forward conv: runs again in vain: x" in objection(
+    assert "forward conv: is a useless recomputation: x" in objection(
         forgetting(CONV, CONV), ROUTE
     )
-    assert "forward relu: runs again in vain: y" in objection(
+    assert "forward relu: is a useless recomputation: y" in objection(
         forgetting(CONV, RELU), ROUTE
     )
     late = held(*ROUTE.steps, CONV)
-    assert "forward conv: runs again in vain: x" in objection(late, ROUTE)
+    assert "forward conv: is a useless recomputation: x" in objection(late, ROUTE)
 
 
 def test_a_rerun_reads_what_the_first_run_read() -> None:
@@ -244,11 +248,11 @@ def test_a_copy_is_made_once_and_copied_back_for_a_reader() -> None:
     for plan, fault in (
         (moved([], [back]), "prefetch x: has no copy on the host"),
         (moved([out], []), "backward relu: reads x, which has no value"),
-        (moved([out, Offload(x)], [back]), "steps[8], offload x: is copied in vain"),
-        (moved([out], [back, Prefetch(x)]), "steps[13], prefetch x: is copied back in"),
-        (moved([out], [CONV]), "offload x: is copied in vain"),
-        (moved([out], [back, CONV]), "forward conv: runs again in vain"),
-        (moved([out], [CONV, back]), "offload x: is copied in vain"),
+        (moved([out, Offload(x)], [back]), "steps[8], offload x: is useless"),
+        (moved([out], [back, Prefetch(x)]), "steps[13], prefetch x: is useless"),
+        (moved([out], [CONV]), "offload x: is useless"),
+        (moved([out], [back, CONV]), "forward conv: is a useless recomputation"),
+        (moved([out], [CONV, back]), "offload x: is useless"),
         (moved([Free(x), Alloc(x), out], [back]), "offload x: has no value"),
         (moved([Free(x), out, Alloc(x)], [back]), "offload x: is not allocated"),
     ):
@@ -322,10 +326,198 @@ def test_what_the_iteration_leaves_is_what_the_route_leaves() -> None:
         update("c", w, dw),
     )
     unread = backward("first", dx, x)
-    verify(held(fore, make, unread, step), Plan((fore, make, unread, step)))
+    route = Plan((fore, make, unread, step))
+    verify(held(*route.steps), route)
     over = held(fore, make, step, backward("first", w, x))  # dx, written over w
-    found = objection(over, Plan((fore, make, unread, step)))
-    assert "the end: w holds dx of backward first" in found
+    assert "backward first: uses w, a parameter, for dx" in objection(over, route)
+
+
+def test_a_recomputation_does_not_bring_back_an_old_statistic() -> None:
+    mean = tensor("mean", "state")
+    first = Run("first", "forward", (Launch("f", (x, mean)),))
+    second = Run("second", "forward", (Launch("g", (y, mean), (x,)),))
+    use = forward("use", z, x)
+    route = Plan((first, second, use))
+    verify(held(*route.steps), route)
+    again = held(first, second, Free(x), Alloc(x), first, use)
+    found = objection(Plan((Alloc(x), *again.steps, Free(x))), route)
+    assert "the end: mean holds mean of forward first" in found
+
+
+# Tensors that stand for others
+
+
+def renamed(run: Run, *pairs: tuple[Tensor, Tensor]) -> Run:
+    """The run with tensors replaced by others."""
+    names = dict(pairs)
+
+    def new(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(names.get(t, t) for t in tensors)
+
+    return replace(
+        run,
+        work=tuple(
+            replace(
+                work,
+                outputs=new(work.outputs),
+                inputs=new(work.inputs),
+                retained=new(work.retained),
+            )
+            for work in run.launches
+        ),
+    )
+
+
+def test_a_resident_tensor_is_not_read_for_another() -> None:
+    v, labels = tensor("v", "momentum"), tensor("labels", "input")
+    fore, make = forward("conv", x, w), backward("conv", dw, x, labels)
+    step = Run("conv", "update", (Launch("sgd", (w, v), (dw,), updates=True),))
+    route = Plan((fore, make, step))
+    verify(held(*route.steps), route)
+    for wrong, kind in ((labels, "input"), (v, "momentum"), (dw, "parameter_gradient")):
+        swapped = held(renamed(fore, (w, wrong)), make, step)
+        assert f"uses {wrong.name}, a {kind}, for w" in objection(swapped, route)
+    # Nor where the route is unknown and the wrong run is a recomputation.
+    again = held(*route.steps[:2], Free(x), Alloc(x), renamed(fore, (w, v)), step)
+    assert "uses v, a momentum, for w" in objection(
+        Plan((Alloc(x), *again.steps, Free(x)))
+    )
+
+
+def test_a_tensor_stands_only_for_one_of_its_shape_and_type() -> None:
+    route = Plan((CONV, RELU, forward("gain", z, y)))
+    a = tensor("a")
+
+    def through(stand_in: Tensor) -> Plan:
+        make, read = renamed(RELU, (y, stand_in)), forward("gain", z, stand_in)
+        return held(CONV, make, read)
+
+    verify(through(a), route)
+    verify(through(tensor("gradient", "gradient")), route)
+    for other, fault in (
+        (replace(a, shape=(32,)), "uses a, float32 (32,), for y, float32 (64,)"),
+        (replace(a, shape=(128,)), "uses a, float32 (128,), for y, float32 (64,)"),
+        (replace(a, shape=(8, 8)), "uses a, float32 (8, 8), for y"),
+        (replace(a, dtype="int32"), "uses a, int32 (64,), for y, float32 (64,)"),
+        (replace(a, kind="workspace"), "uses a, a workspace, for y"),
+        (dw, "uses dw, a parameter_gradient, for y"),
+        (w, "uses w, a parameter, for y"),
+    ):
+        assert f"forward relu: {fault}" in objection(through(other), route)
+
+
+def test_two_outputs_of_a_launch_are_two_tensors() -> None:
+    two = Run("two", "forward", (Launch("f", (y, z), (x,)),))
+    use = backward("use", dx, y)
+    route = Plan((CONV, two, use))
+    verify(held(*route.steps), route)
+    one = held(CONV, renamed(two, (z, y)), use)
+    assert "forward two: may not write over its output y" in objection(one, route)
+
+
+def test_two_launches_may_write_one_tensor_if_the_first_is_not_read_again() -> None:
+    two = Run("two", "forward", (Launch("f", (y,), (x,)), Launch("g", (z,), (x,))))
+    for use, valid in ((backward("use", dx, z), True), (backward("use", dx, y), False)):
+        route = Plan((CONV, two, use))
+        one = held(CONV, renamed(two, (z, y)), renamed(use, (z, y)))
+        if valid:
+            verify(one, route)
+        else:
+            assert "reads y, which holds z of forward two, not y" in objection(
+                one, route
+            )
+
+
+def test_a_sum_is_not_written_over_what_is_added_to_it() -> None:
+    """An output that is updated is an input, too: y += x may not become x += x."""
+    add = Run("add", "forward", (Launch("add", (y,), (x,), updates=True),))
+    route = Plan((CONV, RELU, add))
+    verify(held(*route.steps), route)
+    found = objection(held(CONV, renamed(RELU, (y, x)), renamed(add, (y, x))), route)
+    assert "forward relu: may not write over its input x" in found
+
+
+def test_launches_with_another_geometry_are_objected_to() -> None:
+    (launch,) = LOSS.launches
+    for name, value in {
+        "grid": (2,),
+        "block": (128,),
+        "portion": (0, 2),
+        "flops": 1,
+        "bytes_accessed": 1,
+    }.items():
+        other = replace(LOSS, work=(replace(launch, **{name: value}),))
+        plan = held(*ROUTE.steps[:2], other, *ROUTE.steps[3:])
+        assert "forward loss: has other kernels" in objection(plan, ROUTE)
+    one, fraction = (
+        replace(LOSS, work=(replace(launch, scalars=scalars),))
+        for scalars in ((1,), (1.0,))
+    )
+    route = Plan((*ROUTE.steps[:2], one, *ROUTE.steps[3:]))
+    plan = held(*ROUTE.steps[:2], fraction, *ROUTE.steps[3:])
+    assert "forward loss: has other kernels" in objection(plan, route)
+
+
+# Tensors that are written in portions
+
+
+def portion(out: Tensor, source: Tensor, index: int, count: int = 2) -> Launch:
+    return Launch("concat", (out,), (source,), (index,), portion=(index, count))
+
+
+BOTH = Run("join", "forward", (portion(z, x, 0), portion(z, y, 1)))
+
+
+def test_the_reader_of_a_whole_tensor_needs_all_its_portions() -> None:
+    use = backward("use", dx, z)
+    verify(held(CONV, RELU, BOTH, use), Plan((CONV, RELU, BOTH, use)))
+    for work in (
+        (portion(z, x, 0),),
+        (portion(z, x, 0), portion(z, y, 0)),
+        (portion(z, x, 0, 3), portion(z, y, 1, 3)),
+        (portion(z, x, 0, 2), portion(z, y, 1, 3)),
+    ):
+        route = Plan((CONV, RELU, replace(BOTH, work=work), use))
+        assert "the route's steps[3], backward use: reads z, of which a portion" in (
+            objection(held(*route.steps), route)
+        )
+
+
+def test_a_portion_leaves_the_others_as_they_are() -> None:
+    """Two runs write a portion each; one whose tensor is lost is not enough."""
+    left = Run("left", "forward", (portion(z, x, 0),))
+    right = Run("right", "forward", (portion(z, y, 1),))
+    use = backward("use", dx, z)
+    route = Plan((CONV, RELU, left, right, use))
+    verify(held(*route.steps), route)
+
+    def again(*runs: Run) -> Plan:
+        lost = (CONV, RELU, left, right, Free(z), Alloc(z), *runs, use)
+        return Plan((Alloc(z), *held(*lost).steps, Free(z)))
+
+    verify(again(left, right), route)
+    verify(again(right, left), route)
+    found = objection(again(left), route)
+    assert (
+        "backward use: reads z, which holds portions: z of forward left, nothing"
+        in (found)
+    )
+    # A portion written over a whole value of another time.
+    stale = renamed(right, (z, x))
+    assert "may not write over" not in objection(held(CONV, RELU, left, stale), route)
+
+
+def test_launches_of_portions_are_not_exchanged() -> None:
+    use = backward("use", dx, z)
+    route = Plan((CONV, RELU, BOTH, use))
+    swapped = replace(BOTH, work=BOTH.work[::-1])
+    assert "forward join: has other kernels" in objection(
+        held(CONV, RELU, swapped, use), route
+    )
+    both = renamed(BOTH, (y, x))
+    assert "forward join: reads x, which holds x of forward conv, not y" in objection(
+        held(CONV, RELU, both, use), route
+    )
 
 
 def scratch(nbytes: int, order: str = "taps") -> Algorithm:
@@ -348,8 +540,11 @@ def test_a_convolution_has_the_workspace_its_algorithm_needs() -> None:
         ((conv(wide, room),), "uses room, which is not allocated"),
         ((Alloc(small), conv(wide, small), Free(small)), "256 bytes, small has 252"),
         ((conv(scratch(0), None),), "cannot run by scratch0"),
-        ((conv(wide, x),), "forward relu: scribbles on x"),
-        ((Alloc(z), conv(wide, y), Free(z)), "forward relu: scribbles on y"),
+        ((conv(wide, x),), "forward relu: reads or writes x, which is its workspace"),
+        (
+            (Alloc(z), conv(wide, y), Free(z)),
+            "forward relu: reads or writes y, which is its workspace",
+        ),
     ):
         assert fault in objection(held(CONV, *steps), route)
     other, use = forward("other", z, x), backward("other", dx, z)
