@@ -81,9 +81,7 @@ class Concat(Layer):
                 grid=images(x),
                 bytes_accessed=2 * x.nbytes,
             )
-            for i, (x, offset) in enumerate(
-                zip(node.xs, offsets(node.xs), strict=True)
-            )
+            for i, (x, offset) in enumerate(zip(node.xs, offsets(node.xs), strict=True))
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:

@@ -28,7 +28,7 @@ ways to compute its convolutions. A planner reads it and writes a plan:
 ``GRAPH`` and ``PLAN`` below, in the words of JSON Schema (``snref export --schema``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 from typing import Any, NoReturn, TypeAlias, cast, get_args
@@ -97,6 +97,9 @@ _LAUNCH = _object(
     },
     {
         "updates": {"type": "boolean"},  # it reads what it writes, too
+        "portion": _object(  # it writes one of so many portions of its outputs
+            {"index": _COUNT, "of": {**_COUNT, "minimum": 1}}
+        ),
         "retained": _NAMES,  # must be on the device, but no kernel reads them
         "may_overwrite": {  # [output, input, under which setting]
             "type": "array",
@@ -247,6 +250,9 @@ def _work_to_json(piece: Work, run: Run, costs: Costs) -> dict[str, Any]:
         work: dict[str, Any] = {"kernel": piece.kernel_name, **flow}
         if piece.updates:
             work["updates"] = True
+        if piece.portion:
+            index, of = piece.portion
+            work["portion"] = {"index": index, "of": of}
         if piece.retained:
             work["retained"] = _names(piece.retained)
         if piece.may_overwrite:
@@ -336,21 +342,13 @@ def _step_to_json(run: Run, origin: Run, names: Mapping[Tensor, str]) -> dict[st
         step["workspace"] = names[workspace]
     renamed = {
         before.name: now.name
-        for before, now in zip(_touched(origin), _touched(run), strict=True)
+        for theirs, ours in zip(origin.work, run.work, strict=True)
+        for before, now in zip(theirs.tensors, ours.tensors, strict=True)
         if before is not now
     }
     if renamed:
         step["renamed"] = renamed
     return step
-
-
-def _touched(run: Run) -> Iterator[Tensor]:
-    """All tensors of a run, in order and as often as they are named; no workspace."""
-    for piece in run.work:
-        yield from piece.outputs
-        yield from piece.inputs
-        if isinstance(piece, Launch):
-            yield from piece.retained
 
 
 # Reading
@@ -424,11 +422,17 @@ def _work_from_json(piece: Any, by_name: Mapping[str, Tensor], where: str) -> Wo
                 _find(by_name, name, f"{where}.may_overwrite") for name in names[:2]
             )
             overlays.append(cast(InPlace, (output, target, names[2])))
+        portion = None
+        if "portion" in piece:
+            portion = piece["portion"]["index"], piece["portion"]["of"]
+            if portion[0] >= portion[1]:
+                _fail(f"{where}.portion", f"index {portion[0]} of {portion[1]}")
         return Launch(
             piece["kernel"],
             outputs,
             inputs,
             updates=piece.get("updates", False),
+            portion=portion,
             retained=found("retained"),
             may_overwrite=tuple(overlays),
             flops=piece["flops"],
@@ -497,7 +501,7 @@ def _step_from_json(
     scratch = None if workspace is None else _find(by_name, workspace, where)
     if not algorithms and not renamed:
         return origin
-    touched = set(_touched(origin))
+    touched = {tensor for piece in origin.work for tensor in piece.tensors}
     for tensor in renamed:
         if tensor not in touched:
             _fail(where, f"{origin.layer} {origin.phase} has no tensor {tensor.name!r}")

@@ -60,19 +60,6 @@ Value: TypeAlias = int | tuple[int, ...]  # of a whole tensor, or of each portio
 NOTHING = 0  # the value of a tensor that is allocated but not written
 LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
 
-# What a launch of a plan has in common with the route's, beside its tensors. Scalars
-# are compared as text, which tells 1 from 1.0: kernels do.
-SETTINGS = (
-    "kernel",
-    "view",
-    "updates",
-    "portion",
-    "grid",
-    "block",
-    "flops",
-    "bytes_accessed",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
@@ -207,11 +194,9 @@ def _check_training(runs: Runs) -> None:
 
 def _compare(index: int, run: Run, origin: Run) -> None:
     """Check that a run has the kernels of the route's, on tensors that may stand in."""
-    if len(run.work) != len(origin.work):
+    if [*map(_settings, run.work)] != [*map(_settings, origin.work)]:
         _fault(index, run, "has other kernels than in the route")
     for theirs, ours in zip(origin.work, run.work, strict=True):
-        if not _same_kernel(theirs, ours):
-            _fault(index, run, "has other kernels than in the route")
         for their, our in zip(theirs.tensors, ours.tensors, strict=True):
             if our is their:
                 continue
@@ -227,18 +212,25 @@ def _compare(index: int, run: Run, origin: Run) -> None:
         _check_aliases(index, run, theirs, ours)
 
 
-def _same_kernel(theirs: Work, ours: Work) -> bool:
-    if isinstance(theirs, Launch) and isinstance(ours, Launch):
-        return (
-            all(getattr(theirs, name) == getattr(ours, name) for name in SETTINGS)
-            and repr(theirs.scalars) == repr(ours.scalars)
-            and len(theirs.outputs) == len(ours.outputs)
-            and len(theirs.inputs) == len(ours.inputs)
-            and len(theirs.retained) == len(ours.retained)
-        )
-    if isinstance(theirs, Choice) and isinstance(ours, Choice):
-        return theirs.part == ours.part and theirs.algorithms == ours.algorithms
-    return False
+def _settings(work: Work) -> tuple[object, ...]:
+    """Return all that a plan may not change of a launch, or of a choice.
+
+    Scalars are compared as text, which tells 1 from 1.0, as kernels do.
+    """
+    if isinstance(work, Choice):
+        return (work.part, work.algorithms)
+    return (
+        work.kernel,
+        repr(work.scalars),
+        work.view,
+        work.updates,
+        work.portion,
+        work.grid,
+        work.block,
+        work.flops,
+        work.bytes_accessed,
+        *map(len, (work.outputs, work.inputs, work.retained)),
+    )
 
 
 def _check_aliases(index: int, run: Run, theirs: Work, ours: Work) -> None:
@@ -533,10 +525,7 @@ def verify(
       ...
     snref.plans.steps.InvalidPlan: steps[4], forward relu1: reads x, which is not ...
     """
-    if route is None:
-        runs = _first_runs(plan)
-    else:
-        runs = _runs(route)
+    runs = _first_runs(plan) if route is None else _runs(route)
     try:
         origin = _Route(runs)
         _check_training(runs)
