@@ -68,7 +68,7 @@ def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
     """
     _helpers[:] = [helper for helper in _helpers if helper.returncode is None]
     cores = threads or os.cpu_count() or 1
-    if _helpers or cores < 2 or not cache.shared() or not sys.executable:
+    if _helpers or cores < 2 or not cache.lasting() or not sys.executable:
         return 0
     held = cache.compiled()
     missing = [job for job in jobs if job.stem not in held]

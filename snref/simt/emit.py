@@ -30,7 +30,7 @@ from snref.simt.storage import Plan, Storage
 from snref.simt.style import Style, slot
 
 ROW_ACCUMULATORS = 32  # a thread's local elements that still fit the registers of a row
-NJIT = '@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})'
+NJIT = '@njit(nogil=True, error_model="numpy", fastmath={"contract"})'
 LANES = NJIT.replace(")", ", pipeline_class=Lanes)")  # threads of a run: independent
 
 
@@ -52,8 +52,6 @@ def emit(
     printer.tree(store.tree, 2)
     frame = Frame.of(kernel, dtypes)
     facts = {
-        "files": kernel.files,
-        "sites": kernel.sites,
         "constants": tuple(kernel.constants),
         "ordered": any(map(ir.atomic, kernel.body)),
         "arena": frame.bytes if frame.large else 0,
@@ -64,8 +62,7 @@ def emit(
 
 def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     style = printer.style
-    file = kernel.place(kernel.line)
-    yield f"# Generated from {file}, kernel {kernel.name}, block {kernel.block}"
+    yield f"# Generated from {kernel.name}, block {kernel.block}"
     yield "import numba"
     yield "from numba import njit"
     yield "from snref.simt.runtime import in_buffer, on_stack, u as _u"
@@ -218,6 +215,7 @@ class _Printer:
             self.put(depth, f"{run.total[0]} = {start}")
         inside = [n for s in run.body for n in ast.walk(s)]
         where = [n.lineno for n in inside if isinstance(n, ast.stmt)]
+        where = [line for line in where if line < ir.FUNCTION]  # of the kernel itself
         if where:
             low, high = min(where), max(where)
             self.put(depth, f"# line {low}" + (f"-{high}" if high > low else ""))

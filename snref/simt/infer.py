@@ -72,7 +72,7 @@ def _function(kernel: Kernel, parameters: list[str]) -> Any:
     scope: dict[str, Any] = {"numba": numba}
     for statement in kernel.imports.values():
         exec(statement, scope)
-    exec(compile(module, kernel.files[0], "exec"), scope)
+    exec(compile(module, f"<{kernel.name}>", "exec"), scope)
     return scope[kernel.name]
 
 

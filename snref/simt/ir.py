@@ -17,6 +17,7 @@ compiler writes:
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,9 +44,9 @@ RESERVED |= {"_now", "_begin", "_report", "_int64", "_where", "_seen", "_counts"
 RESERVED |= {"numba", "njit", "in_buffer", "on_stack", "launch", "Lanes"}
 RESERVED |= {*THREAD, *BLOCK, *GRID}
 
-# A line number of the n-th source file of a kernel is n * FILE + the line: device
-# functions may come from other files than the kernel.
-FILE = 1_000_000
+# The number of line i of the n-th function is n * FUNCTION + i. Lines are counted from
+# the function's first one, so what is made of it does not depend on where it stands.
+FUNCTION = 1_000_000
 
 Loop: TypeAlias = ast.For | ast.While
 LOOPS = (ast.For, ast.While)
@@ -58,6 +59,14 @@ class KernelError(Exception):
 
     The message reads `file.py:LINE: kernel: what, why, what would be right`.
     """
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a function stands: the path of its file, and its first line there."""
+
+    file: str
+    first: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class Kernel:
     """One kernel for one block shape and one tuple of argument types."""
 
     name: str
-    files: tuple[str, ...]
+    sources: tuple[Source, ...]  # of the kernel and the functions it calls
     line: int
     block: tuple[int, int, int]
     types: Mapping[str, Any]  # parameters and their Numba types, in order
@@ -103,12 +112,8 @@ class Kernel:
         }
         return given | {n: len(a.shape) for n, a in self.arrays.items()}
 
-    def place(self, line: int) -> str:
-        """`file.py:LINE` of a line number as the statements carry it."""
-        return _place(self.files, line)
-
     def error(self, line: int, text: str) -> KernelError:
-        return located(self.files, line, self.name, text)
+        return located(self.sources, line, self.name, text)
 
     def with_body(self, body: Iterable[ast.stmt], **changes: Any) -> Kernel:
         return replace(self, body=tuple(body), **changes)
@@ -122,13 +127,23 @@ class Kernel:
         return "\n".join([head, *arrays, *text(self.body, 1)]) + "\n"
 
 
-def located(files: Sequence[str], line: int, kernel: str, text: str) -> KernelError:
+def located(
+    sources: Sequence[Source], line: int, kernel: str, text: str
+) -> KernelError:
     """The error to raise for a problem at this line."""
-    return KernelError(f"{_place(files, line)}: {kernel}: {text}")
+    file, number = line_of_file(sources, line)
+    return KernelError(f"{Path(file).name}:{number}: {kernel}: {text}")
 
 
-def _place(files: Sequence[str], line: int) -> str:
-    return f"{Path(files[line // FILE]).name}:{line % FILE}"
+def line_of_file(sources: Sequence[Source], line: int) -> tuple[str, int]:
+    """The file and the line in it of a line number as the statements carry it."""
+    source = sources[line // FUNCTION]
+    return source.file, source.first + line % FUNCTION - 1
+
+
+def source_line(sources: Sequence[Source], line: int) -> str:
+    """The text of the line."""
+    return linecache.getline(*line_of_file(sources, line)).rstrip()
 
 
 def itemsize(dtype: Any) -> int:

@@ -215,7 +215,7 @@ class _Rewriter:
         problem = self.complaint(stmt, around or stmt)
         if self.split_by_construction(value):
             raise self.kernel.error(line, problem)
-        self.sites.append(f"{self.kernel.place(line)}: {self.kernel.name}: {problem}")
+        self.sites.append(str(self.kernel.error(line, problem)))
         site = ast.Constant(len(self.sites) - 1)
         differs = ast.Compare(name(held), [ast.NotEq()], [name(agreed)])
         refuse = ast.If(name(odd), [ast.Expr(call(ir.REFUSE, site))], [])
@@ -235,8 +235,9 @@ class _Rewriter:
         differ = sorted(
             n for n in ir.names(ir.test(stmt)) if n in self.uniformity.varying
         )
+        _, barrier = ir.line_of_file(self.kernel.sources, barrier)
         return (
-            f"syncthreads() in line {barrier % ir.FILE} depends on "
+            f"syncthreads() in line {barrier} depends on "
             f"'{ir.head(stmt)}', and {', '.join(differ)} "
             f"differ{'s' if len(differ) == 1 else ''} between threads; all threads of "
             "a block must reach the same barrier"

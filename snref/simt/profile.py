@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -296,11 +295,11 @@ class Profile(Compiled):
         recorder = (where, seen, kinds, sizes, counts, flops)
         with in_c_order(arguments) as mine:
             module.run(0, prod(grid), grid, mine, recorder)
-        return self.report(module.files, sites, counts, lines, flops)
+        return self.report(module.sources, sites, counts, lines, flops)
 
     def report(
         self,
-        files: Sequence[str],
+        sources: Sequence[ir.Source],
         sites: Sequence[tuple[int, int, int]],
         counts: np.ndarray,
         lines: Sequence[int],
@@ -319,16 +318,10 @@ class Profile(Compiled):
                 of_line[n] = of_line.get(n, 0) + count
         for line, count in zip(lines, flops.tolist(), strict=False):
             found.setdefault(line, {})["flops"] = count
-        return Report(
-            self.__name__,
-            tuple(
-                Line(
-                    Path(files[n // ir.FILE]).name,
-                    n % ir.FILE,
-                    linecache.getline(files[n // ir.FILE], n % ir.FILE).rstrip(),
-                    **of_line,
-                )
-                for n, of_line in sorted(found.items())
-                if any(of_line.values())
-            ),
-        )
+        of_report = []
+        for line, of_line in sorted(found.items()):
+            if any(of_line.values()):
+                file, number = ir.line_of_file(sources, line)
+                text = ir.source_line(sources, line)
+                of_report.append(Line(Path(file).name, number, text, **of_line))
+        return Report(self.__name__, tuple(of_report))

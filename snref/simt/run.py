@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from itertools import count
 from queue import Empty, SimpleQueue
 from time import perf_counter
@@ -22,7 +23,7 @@ from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.garbage import no_garbage_collection
 from snref.simt.infer import infer
-from snref.simt.ir import KernelError, listing, located
+from snref.simt.ir import Kernel, KernelError, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
@@ -157,19 +158,26 @@ class Module:
         def made() -> dict[str, Any]:
             return stages(function, block, types, dynamic, style)
 
-        self.stages = made
+        def read() -> Kernel:
+            return front(function, block, types, dynamic)
+
+        self.stages, self.read = made, read
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
         self.stem = self.stem_of(function, block, dynamic, types, style)
         with no_garbage_collection():
             module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
-        self.files: tuple[str, ...] = self.facts["files"]
         self.constant_names: tuple[str, ...] = self.facts["constants"]
         self.constants: tuple[np.ndarray, ...] = ()
         if self.constant_names:  # global arrays, as they are now
-            values = front(function, block, types, dynamic).constants
+            values = self.read().constants
             self.constants = tuple(values[n] for n in self.constant_names)
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the kernel and the functions it calls stand."""
+        return self.read().sources
 
     @staticmethod
     def stem_of(
@@ -190,16 +198,7 @@ class Module:
         behind = (*self.constants, np.empty(0, np.uint8), *more)
         signature = (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
         with no_garbage_collection():
-            try:
-                self.code.compile(signature)
-            except numba.errors.NumbaError:
-                raise
-            except Exception as problem:
-                if isinstance(problem, OSError) and self.code.overloads:
-                    return  # it is there, and only the disk is not allocated for it
-                # what Numba kept is damaged, and may raise anything
-                cache.forget(self.stem)
-                self.code.compile(signature)
+            self.code.compile(signature)
 
     def run(
         self,
@@ -224,7 +223,8 @@ class Module:
             raise lowered.error(lowered.line, problem) from e
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
-            raise KernelError(f"{self.facts['sites'][site]} (block {block})")
+            problem = self.stages()["lockstep"].sites[site]
+            raise KernelError(f"{problem} (block {block})")
 
 
 def memory(a: np.ndarray) -> tuple[Any, ...]:
@@ -366,8 +366,8 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
         except (TypeError, ValueError, numba.errors.NumbaError) as e:
             code = function.__code__
             problem = f"argument {i}: {e}"
-            at = [code.co_filename], code.co_firstlineno
-            raise located(*at, function.__name__, problem) from None
+            at = [Source(code.co_filename, code.co_firstlineno)]
+            raise located(at, 1, function.__name__, problem) from None
         types.append(kind)
     return tuple(types)
 

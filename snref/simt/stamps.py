@@ -20,10 +20,8 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import linecache
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -290,7 +288,8 @@ class Check(Compiled):
             line2 = module.facts["accesses"][_site(other)]
             theirs, block_of_other = _who(other, block, grid)
             apart = block_of_me != block_of_other
-            what += f" in line {line2 % ir.FILE} by {theirs} of block {block_of_other}"
+            line_of_other = ir.line_of_file(module.sources, line2)[1]
+            what += f" in line {line_of_other} by {theirs} of block {block_of_other}"
             what += (
                 ", and nothing orders blocks; use an atomic or a second launch"
                 if apart
@@ -302,10 +301,11 @@ class Check(Compiled):
             what += f" ({mine} of block {block_of_me})"
             both = [line]
         quoted = "".join(
-            f"\n    {i % ir.FILE}: {_source(module.files, i)}" for i in both
+            f"\n    {ir.line_of_file(module.sources, i)[1]}: "
+            f"{ir.source_line(module.sources, i).strip()}"
+            for i in both
         )
-        file = Path(module.files[line // ir.FILE]).name
-        return KernelError(f"{file}:{line % ir.FILE}: {self.__name__}: {what}{quoted}")
+        return ir.located(module.sources, line, self.__name__, what + quoted)
 
 
 def _site(stamp: int) -> int:
@@ -329,7 +329,3 @@ def _index(number: int, size: Three) -> str:
     i = (number % x, number // x % y, number // (x * y))
     dims = 3 if z > 1 else 2 if y > 1 else 1
     return str(i[:dims]) if dims > 1 else str(i[0])
-
-
-def _source(files: Sequence[str], line: int) -> str:
-    return linecache.getline(files[line // ir.FILE], line % ir.FILE).strip()

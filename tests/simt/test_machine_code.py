@@ -27,7 +27,7 @@ def compiled(request):
     types = [run.numba.typeof(A)] * 3
     text = run.stages(request.param, (16, 16, 1), types)["emit"]
     scope = {}
-    exec(text.replace("cache=True, ", ""), scope)  # no file, no cache
+    exec(text, scope)
     written = []
     add = CPUCodeLibrary.add_ir_module
 

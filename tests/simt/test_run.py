@@ -1,9 +1,7 @@
 """Kernels on the compiled CPU device against NumPy."""
 
 import _thread
-import errno
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 from snref import simt
-from snref.simt import cache, run
+from snref.simt import run
 
 from . import examples
 
@@ -222,87 +220,6 @@ def test_a_frame_too_large_for_the_stack_lives_elsewhere():
     )
 
 
-def hits(kernel):
-    """Run the kernel; how much of its machine code was found in the cache."""
-    a = np.ones(64, np.float32)
-    c = a * 0
-    compiled = simt.compile(kernel)
-    compiled[2, 32](a, c)
-    assert (c == 3).all()
-    (module,) = compiled.modules.values()
-    return sum(module.code.stats.cache_hits.values())
-
-
-def test_a_second_process_finds_the_code_of_the_first(tmp_path, monkeypatch):
-    code = """
-        from tests.simt import examples, test_run
-        print(test_run.hits(examples.scale))
-        """
-    assert run_python(code, SNREF_CACHE=str(tmp_path)) == "0\n"
-
-    def compiled_again(*_):
-        raise AssertionError("nothing is left to compile")
-
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
-    monkeypatch.setattr(run, "stages", compiled_again)
-    assert hits(examples.scale) == 1
-
-
-def test_a_folder_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path / "file"))
-    chosen = cache.folder()
-    assert chosen.is_dir()
-    assert tmp_path not in chosen.parents
-
-
-def test_many_threads_may_compile_at_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
-    together, problems = threading.Barrier(8), []
-
-    def work():
-        try:
-            for block in (32, 64, 96):
-                compiled = simt.compile(examples.scale)
-                a, c = np.ones(96, np.float32), np.zeros(96, np.float32)
-                together.wait(60)
-                compiled[3, block](a, c)
-                assert (c == 3).all()
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not problems
-    assert not list(tmp_path.rglob("*.part"))
-
-
-def test_a_full_disk_is_no_reason_to_stop(tmp_path, monkeypatch):
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
-
-    def full(source, target):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda source, target: full(source, target))
-        patch.setattr(cache, "_replace", lambda path, text: path.write_text(text))
-        assert hits(examples.scale) == 0  # what Numba would keep finds no room
-    assert not list(tmp_path.rglob("*.nbi"))
-    real = cache._replace
-
-    def full_here(path, text):
-        if tmp_path in path.parents:
-            full(path, text)
-        real(path, text)
-
-    monkeypatch.setattr(cache, "_replace", full_here)
-    assert hits(examples.add_two) == 0
-    assert not list(tmp_path.glob("add_two*"))
-
-
 def test_workers_that_cannot_start_are_not_counted_on(monkeypatch):
     def start(thread):
         raise RuntimeError("can't start new thread")
@@ -326,37 +243,6 @@ def test_numba_s_simulator_is_in_the_way(monkeypatch):
     monkeypatch.setattr(run.config, "ENABLE_CUDASIM", 1)
     with pytest.raises(RuntimeError, match="NUMBA_ENABLE_CUDASIM is set"):
         simt.compile(examples.scale)
-
-
-@pytest.mark.parametrize("problem", [ValueError, AttributeError, UnicodeDecodeError])
-def test_damage_may_show_in_any_way(tmp_path, monkeypatch, problem):
-    """Of a pickle that is not what was written."""
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
-    hits(examples.scale)
-    (index,) = tmp_path.rglob("*.nbi")
-    version, _, _ = index.read_bytes().partition(b".")
-    raised = {
-        ValueError: b"cbuiltins\nint\n(Vx\ntR.",
-        AttributeError: b"cbuiltins\nnothing\n.",
-        UnicodeDecodeError: b"\x80\x04\x8c\x02\xff\xfe.",
-    }
-    with pytest.raises(problem):
-        pickle.loads(raised[problem])
-    index.write_bytes(version + b"." + raised[problem])
-    assert hits(examples.scale) == 0  # made anew
-    assert hits(examples.scale) == 1
-
-
-@pytest.mark.parametrize("suffix", ["py", "nbi", "nbc"])
-@pytest.mark.parametrize("left", [0, 40])
-def test_a_damaged_file_of_the_cache_is_made_anew(tmp_path, monkeypatch, suffix, left):
-    """As a power cut or a full disk leaves it: cut short."""
-    monkeypatch.setenv("SNREF_CACHE", str(tmp_path))
-    hits(examples.scale)
-    (file,) = tmp_path.rglob(f"*.{suffix}")
-    file.write_bytes(file.read_bytes()[:left])
-    hits(examples.scale)
-    assert hits(examples.scale) == 1
 
 
 @pytest.mark.parametrize(

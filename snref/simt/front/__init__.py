@@ -64,7 +64,7 @@ def front(
     constants = {n: numba.typeof(v) for n, v in unit.constants.items()}
     return Kernel(
         name=function.tree.name,
-        files=tuple(unit.files),
+        sources=tuple(unit.sources),
         line=function.tree.lineno,
         block=block,
         types={**arguments, **constants},

@@ -65,8 +65,7 @@ class Scope:
         self.rename: dict[str, ast.expr] = {}
         code = function.__code__
         tree = _read(function)
-        first = unit.file(code.co_filename) * ir.FILE + code.co_firstlineno - 1
-        self.tree = ast.increment_lineno(tree, first)
+        self.tree = ast.increment_lineno(tree, unit.source(code) * ir.FUNCTION)
         unit.kernel = unit.kernel or tree.name
         self.params = [a.arg for a in tree.args.args]
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from snref.simt import ir
 from snref.simt.front.vectors import Vectors
 from snref.simt.front.views import View
-from snref.simt.ir import Array, KernelError
+from snref.simt.ir import Array, KernelError, Source
 
 
 class Unit:
@@ -20,7 +21,7 @@ class Unit:
         self.block = block
         self.dynamic = dynamic  # bytes of dynamic shared memory
         self.kernel = ""  # its name
-        self.files: list[str] = []
+        self.sources: list[Source] = []
         self.taken: set[str] = set()  # names in use
         self.imports: dict[str, str] = {}  # name -> statement
         self.constants: dict[str, np.ndarray] = {}  # global arrays, by new name
@@ -46,16 +47,17 @@ class Unit:
         self.taken.add(f"{stem}{number}")
         return f"{stem}{number}"
 
-    def file(self, path: str) -> int:
-        """The number of a source file."""
-        if path not in self.files:
-            self.files.append(path)
-        return self.files.index(path)
+    def source(self, code: CodeType) -> int:
+        """The number of a function among those of the kernel."""
+        source = Source(code.co_filename, code.co_firstlineno)
+        if source not in self.sources:
+            self.sources.append(source)
+        return self.sources.index(source)
 
     def error(self, node: Any, problem: str) -> KernelError:
         """The error to raise for a problem at this place of the source."""
         line = getattr(node, "lineno", 0)
-        return ir.located(self.files, line, self.kernel, problem)
+        return ir.located(self.sources, line, self.kernel, problem)
 
     def needs(self, function: str) -> str:
         """A function of the runtime, imported by the generated text; its name."""
