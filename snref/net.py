@@ -50,6 +50,9 @@ class Net:
                   original; "share": all read one. None: copy under original
     branch_order  "original": a fork's first branch runs last, as in the paper's code;
                   "natural": first branch first
+    image_gradient
+                  whether backward computes the gradient of the input, which nothing
+                  reads. None: only under original, whose exact numbers count it
 
     >>> from snref.layers import Linear, Softmax
     >>> net = Net("tiny")
@@ -66,6 +69,7 @@ class Net:
     declarations: Declarations = "original"
     fork: ForkMode | None = None
     branch_order: BranchOrder = "original"
+    image_gradient: bool | None = None
     _entries: list[_Entry] = field(default_factory=list, repr=False)
     _values: dict[str, Value] = field(default_factory=dict, repr=False)
     _input: Value | None = field(default=None, repr=False)
@@ -124,13 +128,16 @@ class Net:
         declarations: Declarations | None = None,
         fork: ForkMode | None = None,
         branch_order: BranchOrder | None = None,
+        image_gradient: bool | None = None,
     ) -> "Net":
-        """The same net under other declarations, forks or branch order."""
+        """Return the same net under other options; None keeps an option."""
+        wanted = self.image_gradient if image_gradient is None else image_gradient
         return replace(
             self,
             declarations=declarations or self.declarations,
             fork=fork or self.fork,
             branch_order=branch_order or self.branch_order,
+            image_gradient=wanted,
             _entries=list(self._entries),
             _values=dict(self._values),
             _nodes=None,
@@ -152,6 +159,13 @@ class Net:
     def forks(self) -> ForkMode:
         """Whether forks copy, after the default of the declarations."""
         return self.fork or ("copy" if self.declarations == "original" else "share")
+
+    @property
+    def has_image_gradient(self) -> bool:
+        """Whether backward computes the gradient of the input."""
+        if self.image_gradient is None:
+            return self.declarations == "original"
+        return self.image_gradient
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -290,7 +304,7 @@ def _wire(net: Net) -> _Wire:
     readable: dict[str, Iterator[tuple[_Wire, int]]] = {}  # a y for each reader
     for name, users in uses.items():
         wire = wires[name]
-        no_gradient = wire is root and net.declarations == "lean"
+        no_gradient = wire is root and not net.has_image_gradient
         if len(users) > 1 and not (no_gradient and not copies):
             fork = Fork(len(users), copies)
             split = _Wire(f"{name}.fork", fork, wire.shape, [(wire, 0)], users)
@@ -327,7 +341,7 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
     image = Tensor(root.name, root.shape, "input")
     ys: dict[_Wire, tuple[Tensor, ...]] = {root: (image,)}
     dys: dict[_Wire, tuple[Tensor | None, ...]] = {root: (None,)}
-    if net.declarations == "original":  # counts the gradient of the image, too
+    if net.has_image_gradient:
         dys[root] = (Tensor(f"{root.name}.dy", root.shape, "gradient"),)
     nodes: list[Node] = []
     for number, wire in enumerate(layers, 1):
@@ -347,10 +361,13 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
         else:
             ys[wire] = (Tensor(f"{name}.y", wire.shape),)
             gradients = (Tensor(f"{name}.dy", wire.shape, "gradient"),)
-        gradients = gradients if wire.readers else ()
-        dys[wire] = gradients
         shapes = [x.shape for x in xs]
         own = layer.parameter_shapes(*shapes)
+        trained = own or layer.shared_parameters()
+        if not trained and all(dx is None for dx in dxs):  # nothing before is trained
+            gradients = ()
+        gradients = gradients if wire.readers else ()
+        dys[wire] = gradients or (None,) * len(ys[wire])
         parameters = _named(name, "{}", own, "parameter")
         parameter_gradients = _named(name, "d{}", own, "parameter_gradient")
         for key, (owner, its_key) in layer.shared_parameters().items():

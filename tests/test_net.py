@@ -2,7 +2,7 @@
 
 import pytest
 
-from snref.layers import Add, Linear, ReLU, Softmax
+from snref.layers import Add, Dropout, Linear, ReLU, Softmax
 from snref.net import BranchOrder, ForkMode, Net, route
 from snref.nets import alexnet, random_net
 
@@ -79,6 +79,25 @@ def test_only_the_original_wants_the_gradient_of_the_images() -> None:
     net = alexnet(2)
     assert net.nodes[0].dx is not None
     assert net.with_options(declarations="lean").nodes[0].dx is None
+
+
+def test_without_it_nothing_before_the_first_parameter_has_a_gradient() -> None:
+    net = Net("dropped")
+    x = net.add("drop", Dropout(0.5), net.input((2, 8)))
+    a, b = (net.add(name, Linear(4), x) for name in ("a", "b"))
+    net.add("softmax", Softmax(), net.add("add", Add(), a, b))
+    assert backward(net)[-1] == "drop"
+    trained = net.with_options(image_gradient=False)
+    layers = ["drop", "drop.fork", "b", "a", "add", "softmax"]
+    assert names(trained) == names(net) == layers
+    assert backward(trained) == ["softmax", "add", "b", "a"]
+    written = [t for run in route(trained).runs() for t in run.writes]
+    assert {t.name for t in written if t.kind == "gradient"} == {
+        "add.dy",
+        *(f"{name}.dy" for name in "ab"),
+    }
+    assert trained.with_options("lean").has_image_gradient is False
+    assert trained.with_batch(3).has_image_gradient is False
 
 
 def test_an_iteration_of_alexnet_has_46_steps_and_8_updates() -> None:

@@ -2,21 +2,28 @@
 
 import argparse
 import platform
+import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from snref.commands import arguments as shared
 from snref.net import Net, route
-from snref.plans import Launch, Part, Phase, Run, Tensor, extent
+from snref.plans import Launch, Part, Phase, Plan, Run, Tensor, extent
 from snref.scheduler import PRESETS, schedule
+from snref.support.files import check_writable
 from snref.timing.costs import Costs
 
 if TYPE_CHECKING:
     from snref.device import Device
 
+Key: TypeAlias = tuple[str, ...]
+
 EXAMPLE = "snref profile lenet --batch 16 --out costs.csv"
 
 LARGE, SMALL = 2**26, 2**8  # bytes copied to measure bandwidth, and latency
+COARSE = 1e-5  # seconds: a clock of CPU time that ticks less often is of no use
 VALUES = {  # of what launches name; at rate 0 repeated updates change nothing
     "seed": 0,
     "iteration": 0,
@@ -38,25 +45,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="default: the GPU if there is one",
+        help="default: the GPU if there is one; the CPU is timed on one thread",
     )
     parser.add_argument(
         "--repeats",
         type=shared.at_least_one,
         default=5,
         metavar="N",
-        help="take the least of so many; default: 5",
+        help="measure N iterations and take each step's least time; default: 5",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    costs = measured(shared.net_of(arguments), arguments.device, arguments.repeats)
+    net = shared.net_of(arguments)
+    check_writable(arguments.out)
+    costs = measured(net, arguments.device, arguments.repeats)
     costs.to_csv(arguments.out)
     if arguments.out != "-":
         total = sum(costs.runs.values())
         print(
             f"{costs.source}\n{len(costs.runs)} runs, {total:.4g} s without "
             f"convolutions; {len(costs.algorithms)} algorithms of convolutions\n"
+            "no run computes the image's gradient, which training does not need\n"
             f"copies: {costs.to_host / 1e9:.3g} GB/s to the host, "
             f"{costs.to_device / 1e9:.3g} GB/s back"
         )
@@ -64,42 +74,99 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measured(net: Net, device: str = "auto", repeats: int = 5) -> Costs:
-    """Seconds of every run of a net, and of every algorithm of its convolutions.
+    """Measure every run of a net, and every algorithm of its convolutions.
 
-    One iteration is run, every kernel of it once more than ``repeats``: the first may
-    have to be compiled. Each time is the least of the others, until the device is done.
+    One iteration is executed to compile the kernels, and ``repeats`` iterations are
+    measured. Each number is the least of them: they are apart in time, so that a busy
+    moment of the machine spoils one of them only. The CPU device is timed on one
+    thread, in CPU time, which other processes hardly change; a GPU by its own clock.
+
+    The seconds of a run are those of ``snref train``, without the gradient of the
+    image. The convolutions that would compute it are timed for plans that count it.
     """
     from snref.training import open_device
-    from snref.training.execution import Execution
     from snref.training.parameters import initial
 
-    plan = schedule(route(net), PRESETS["liveness"])
-    there = open_device(device, extent(plan))
+    plan = schedule(route(net), replace(PRESETS["liveness"], overwrite="never"))
+    there = open_device(device, extent(plan), threads=1)
     residents = {t: there.resident(a) for t, a in initial(net, 0).items()}
     scratch = _scratch(plan.runs(), there)
-    execution = Execution(there, residents, VALUES)
-
-    def seconds(launches: Iterable[Launch]) -> float:
-        calls = [
-            (
-                launch,
-                [
-                    scratch[1] if tensor is scratch[0] else execution.buffers[tensor]
-                    for tensor in (*launch.outputs, *launch.inputs)
-                ],
-                [execution.value(scalar) for scalar in launch.scalars],
-            )
-            for launch in launches
-        ]
-
-        def all_of_them() -> None:
-            for launch, buffers, scalars in calls:
-                there.launch(launch, buffers, scalars)
-
-        return _least(all_of_them, there, repeats) if calls else 0.0
-
+    trained = {
+        tensor.name
+        for run in route(net.with_options(image_gradient=False)).runs()
+        for tensor in run.writes
+    }
+    copies = {nbytes: _copies(nbytes, there) for nbytes in (SMALL, LARGE)}
+    watch = _Stopwatch(there)
+    for number in range(repeats + 1):
+        if number == 1:
+            watch.least.clear()  # the first iteration compiled
+        _iterate(plan, residents, scratch, trained, watch)
+        for nbytes, (out, back) in copies.items():
+            watch.time(("out", str(nbytes)), [out])
+            watch.time(("back", str(nbytes)), [back])
     runs: dict[tuple[str, Phase], float] = {}
     algorithms: dict[tuple[str, Part, str], float] = {}
+    for run in plan.runs():
+        runs[run.layer, run.phase] = watch.least[run.layer, run.phase]
+        for choice in run.choices:
+            for way in choice.algorithms:
+                key = run.layer, choice.part, way.name
+                algorithms[key] = watch.least[key]
+    latency = min(watch.least["out", str(SMALL)], watch.least["back", str(SMALL)])
+    to_host, to_device = (
+        LARGE / max(1e-9, watch.least[way, str(LARGE)] - latency)
+        for way in ("out", "back")
+    )
+    source = (
+        f"measured on {type(there).__name__} ({platform.machine()}), {net.name}, "
+        f"batch {net.batch}"
+    )
+    return Costs(source, runs, algorithms, to_host, to_device, latency)
+
+
+class _Stopwatch:
+    """The least seconds that each piece of work took, by its key."""
+
+    def __init__(self, device: "Device") -> None:
+        self.device = device
+        self.least: dict[Key, float] = {}
+        on_cpu = type(device).__name__ == "CPU"
+        fine = time.get_clock_info("process_time").resolution <= COARSE
+        self.now = time.process_time if on_cpu and fine else device.now
+
+    def time(self, key: Key, calls: Iterable[Callable[[], object]]) -> None:
+        """Do the work of a key once more; no calls take no time."""
+        calls = list(calls)
+        self.device.synchronize()
+        start = self.now()
+        for call in calls:
+            call()
+        self.device.synchronize()
+        seconds = self.now() - start if calls else 0.0
+        self.least[key] = min(seconds, self.least.get(key, inf))
+
+
+def _iterate(
+    plan: Plan,
+    residents: dict[Tensor, Any],
+    scratch: tuple[Tensor, Any],
+    trained: set[str],
+    watch: _Stopwatch,
+) -> None:
+    """Execute a plan, and time each run without launches that write nothing trained."""
+    from snref.training.execution import Execution
+
+    execution = Execution(watch.device, residents, VALUES)
+
+    def call(launch: Launch) -> Callable[[], object]:
+        buffers = [
+            scratch[1] if tensor is scratch[0] else execution.buffers[tensor]
+            for tensor in (*launch.outputs, *launch.inputs)
+        ]
+        scalars = [execution.value(scalar) for scalar in launch.scalars]
+        return lambda: watch.device.launch(launch, buffers, scalars)
+
     for step in plan.steps:
         if not isinstance(step, Run):
             execution.run([step])
@@ -108,18 +175,18 @@ def measured(net: Net, device: str = "auto", repeats: int = 5) -> Costs:
             # The last is the plan's own, so that what follows reads what it would.
             for way in reversed(choice.algorithms):
                 used = way.launches(choice.output, *choice.inputs, scratch[0])
-                algorithms[step.layer, choice.part, way.name] = seconds(used)
-        others = (piece for piece in step.work if isinstance(piece, Launch))
-        runs[step.layer, step.phase] = seconds(others)
-    to_host, to_device, latency = _copies(there, repeats)
-    source = f"measured on {type(there).__name__} ({platform.machine()}), {net.name}"
-    return Costs(
-        f"{source}, batch {net.batch}", runs, algorithms, to_host, to_device, latency
-    )
+                watch.time((step.layer, choice.part, way.name), map(call, used))
+        others = [
+            piece
+            for piece in step.work
+            if isinstance(piece, Launch)
+            and any(tensor.name in trained for tensor in piece.outputs)
+        ]
+        watch.time((step.layer, step.phase), map(call, others))
 
 
-def _scratch(runs: Iterable[Run], device: "Device") -> tuple[Tensor, object]:
-    """Workspace enough for every algorithm."""
+def _scratch(runs: Iterable[Run], device: "Device") -> tuple[Tensor, Any]:
+    """Return a workspace, and its buffer, large enough for every algorithm."""
     import numpy as np
 
     nbytes = max(
@@ -130,32 +197,16 @@ def _scratch(runs: Iterable[Run], device: "Device") -> tuple[Tensor, object]:
     return tensor, device.resident(np.zeros(tensor.shape, np.float32))
 
 
-def _copies(device: "Device", repeats: int) -> tuple[float, float, float]:
-    """Bytes per second to the host and back, and the seconds that any copy takes."""
+def _copies(
+    nbytes: int, device: "Device"
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return two functions that copy so many bytes to the host, and back."""
     import numpy as np
 
-    def seconds(nbytes: int) -> tuple[float, float]:
-        tensor = Tensor("copied", (nbytes // 4,))
-        buffer = device.resident(np.zeros(tensor.shape, np.float32))
-        host = device.to_host(tensor, buffer)
-        return (
-            _least(lambda: device.to_host(tensor, buffer), device, repeats),
-            _least(lambda: device.to_device(host, tensor, buffer), device, repeats),
-        )
-
-    latency = min(seconds(SMALL))
-    out, back = (max(1e-9, taken - latency) for taken in seconds(LARGE))
-    return LARGE / out, LARGE / back, latency
-
-
-def _least(do: Callable[[], object], device: "Device", repeats: int) -> float:
-    """The least seconds of so many, once it has been done before."""
-    do()
-    device.synchronize()
-    times = []
-    for _ in range(repeats):
-        start = device.now()
-        do()
-        device.synchronize()
-        times.append(device.now() - start)
-    return min(times)
+    tensor = Tensor(f"{nbytes} bytes", (nbytes // 4,))
+    buffer = device.resident(np.zeros(tensor.shape, np.float32))
+    host = device.to_host(tensor, buffer)
+    return (
+        lambda: device.to_host(tensor, buffer),
+        lambda: device.to_device(host, tensor, buffer),
+    )

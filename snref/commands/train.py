@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     from snref.training import LaunchError, NotFinite, Settings
 
     _check(arguments)
-    net = shared.net_of(arguments)
+    net = shared.net_of(arguments).with_options(image_gradient=False)
     memory, compare = arguments.memory, arguments.compare
     costs = Costs.from_csv(arguments.costs) if arguments.costs else None
     if arguments.net == "digits" and memory is None and arguments.preset is None:

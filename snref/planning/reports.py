@@ -288,6 +288,7 @@ def _report(planned: PlannedNet) -> dict[str, Any]:
             "declarations": net.declarations,
             "fork": net.forks,
             "branch_order": net.branch_order,
+            "image_gradient": net.has_image_gradient,
         },
         "unit": "bytes",
         "counts": COUNTS,
@@ -353,7 +354,7 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         f"{planned.preset}: recompute {options.recompute or 'off'}, "
         f"transfers {options.transfers}, overwrite {options.overwrite}, "
         f"algorithms {options.algorithms}, declarations {net.declarations}, "
-        f"fork {net.forks}"
+        f"fork {net.forks}{'' if net.has_image_gradient else ', no image gradient'}"
     )
     yield ""
     yield f"  {COUNTS:44} {'bytes':>16} {'MiB = 2^20':>12}"

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EINVAL
+from errno import EACCES, EINVAL, EISDIR
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +42,24 @@ def write(path: str, text: str) -> None:
         else:
             with replacing(target) as file:
                 file.write(text.encode("utf-8"))
+
+
+def check_writable(path: str) -> None:
+    """Check that ``write`` could write the file, before work whose result it takes.
+
+    Raises OSError or ValueError, which name the path; "-" can always be written.
+    """
+    if path == "-":
+        return
+    with _naming(path):
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+        if target.is_file() or not target.exists():
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
 
 
 @contextmanager

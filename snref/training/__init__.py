@@ -98,6 +98,7 @@ def train(
         net = find(net, batch or 32, input_size)
     elif batch is not None and batch != net.batch:
         net = net.with_batch(batch)
+    net = net.with_options(image_gradient=False)  # which no update reads
     _check_kernels(net)
     device = present(device)
     if not isinstance(data, Dataset):

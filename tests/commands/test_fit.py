@@ -1,4 +1,4 @@
-"""``snref fit``, ``snref profile`` and ``snref doctor``."""
+"""``snref fit`` and ``snref doctor``."""
 
 import json
 import os
@@ -13,11 +13,9 @@ import snref
 from snref.__main__ import main
 from snref.commands import doctor
 from snref.commands.fit import Counted, halved, largest
-from snref.commands.profile import measured
 from snref.nets import find, random_net
 from snref.planning.reports import resident
-from snref.plans import Choice, OutOfMemory, lower_bound
-from snref.timing.costs import Costs
+from snref.plans import OutOfMemory, lower_bound
 
 
 @pytest.fixture
@@ -143,44 +141,6 @@ def test_largest_asks_little_and_is_right(most):
     asked = []
     assert largest(lambda n: asked.append(n) or n <= most) == most
     assert len(asked) < 25
-
-
-# Profile
-
-
-def test_a_profile_has_seconds_for_every_run_and_algorithm(command, tmp_path):
-    path = tmp_path / "costs.csv"
-    code, out, _ = command(
-        f"profile digits --batch 2 --repeats 1 --device cpu --out {path}"
-    )
-    assert code == 0 and "GB/s to the host" in out
-    costs = Costs.from_csv(str(path))
-    whole = snref.route(find("digits", 2))
-    assert costs.runs.keys() == {(run.layer, run.phase) for run in whole.runs()}
-    assert costs.algorithms.keys() == {
-        (run.layer, choice.part, way.name)
-        for run in whole.runs()
-        for choice in run.choices
-        for way in choice.algorithms
-    }
-    for run in whole.runs():
-        computes = any(not isinstance(piece, Choice) for piece in run.work)
-        assert (costs.runs[run.layer, run.phase] > 0) == computes, run.layer
-    assert min(costs.algorithms.values()) > 0
-    assert "measured on CPU" in costs.source and "digits, batch 2" in costs.source
-    code, out, _ = command(f"plan digits --batch 2 --costs {path}")
-    assert code == 0 and "measured on CPU" in out and "a model" not in out
-
-
-def test_a_profile_leaves_parameters_as_they_were():
-    costs = measured(find("digits", 2), "cpu", 1)
-    assert costs.to_host > 1e6 and costs.to_device > 1e6 and costs.latency > 0
-
-
-def test_a_profile_needs_a_file(command):
-    with pytest.raises(SystemExit) as caught:
-        command("profile digits")
-    assert caught.value.code == 2
 
 
 # Doctor
