@@ -1,14 +1,22 @@
 """``snref verify``: check a plan in JSON, and time it as our own are timed."""
 
 import argparse
-import json
 from typing import Any
 
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.planning.exchange import graph_from_json, plan_from_json
-from snref.plans import extent, host_memory, lower_bound, memory
+from snref.planning.exchange import graph_from_json, parsed_json, plan_from_json
+from snref.plans import (
+    Alloc,
+    OutOfMemory,
+    Plan,
+    extent,
+    host_memory,
+    lower_bound,
+    memory,
+)
 from snref.plans.verification import verify
+from snref.scheduler.placement import place
 from snref.support.files import read
 from snref.support.garbage import no_garbage_collection
 from snref.support.units import mebibytes, shortened
@@ -26,20 +34,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "- is standard input",
     )
     parser.add_argument(
+        "--place",
+        action="store_true",
+        help="give addresses to a plan that has none, as for our own plans",
+    )
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument(
         "--slab",
         type=shared.size,
         metavar="SIZE",
-        help="what the plan must fit into, beside parameters and input",
+        help="bytes for what the plan allocates, beside parameters and input",
+    )
+    limit.add_argument(
+        "--memory",
+        type=shared.size,
+        metavar="SIZE",
+        help="bytes of the device, parameters and input included",
     )
     parser.add_argument(
-        "--host-memory", type=shared.size, metavar="SIZE", help="the same, of the host"
+        "--host-memory", type=shared.size, metavar="SIZE", help="bytes of the host"
     )
     shared.add_tables(parser, "the numbers")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with no_garbage_collection():
-        graph, planned = _loaded(arguments.graph), _loaded(arguments.plan)
+        graph, planned = map(_loaded, (arguments.graph, arguments.plan))
         route, costs = graph_from_json(graph, arguments.graph)
         plan = plan_from_json(planned, route, arguments.plan)
         for what in ("net", "batch"):  # a plan may say what it is of
@@ -48,26 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
                     f"{arguments.plan}: is for {what} {shortened(planned[what])}, "
                     f"the graph for {shortened(graph[what])}"
                 )
-        slab = arguments.slab
-        verify(
-            plan, route, slab=slab, capacity=slab, host_capacity=arguments.host_memory
-        )
+        plan = _with_addresses(plan, route, arguments)
+        numbers = _judged(plan, route, arguments)
         timeline = simulate(plan, costs)
-        forwards = [run.layer for run in plan.runs() if run.phase == "forward"]
-        numbers = {
-            "peak_bytes": max(memory(plan)),
-            "peak_with_workspace_bytes": max(memory(plan, workspace=True)),
-            "extent_bytes": extent(plan),
-            "lower_bound_bytes": lower_bound(plan),
-            "extra_forwards": len(forwards) - len(set(forwards)),
-            "host_bytes": max(host_memory(plan)),
+        numbers |= {
             "seconds": timeline.seconds,
             "compute_seconds": timeline.compute_seconds,
             "stall_seconds": timeline.stall_seconds,
         }
         table = Table(("what", "value"), tuple(numbers.items()))
-        mib = mebibytes(max(memory(plan)))
+        mib = mebibytes(numbers["peak_bytes"])
         text = f"valid: {mib} MiB at most, {timeline.seconds:.4g} s on {costs.source}"
+        if numbers["extent_bytes"] is None:
+            text += "\nThe plan has no addresses, so no extent: --place gives them."
         put(
             arguments,
             f"{text}\n\n{table.text()}",
@@ -75,6 +88,64 @@ def run(arguments: argparse.Namespace) -> int:
             _report(numbers, costs.source),
         )
     return 0
+
+
+def _with_addresses(plan: Plan, route: Plan, arguments: argparse.Namespace) -> Plan:
+    """Return the plan, placed with ``--place``.
+
+    Raises ValueError if it has addresses already, or none where a limit needs them.
+    """
+    offsets = [step.offset for step in plan.steps if isinstance(step, Alloc)]
+    has_some = any(offset is not None for offset in offsets)
+    if arguments.place:
+        if has_some:
+            raise ValueError(f"{arguments.plan}: has addresses already: omit --place")
+        verify(plan, route)  # only a plan that frees what it allocates can be placed
+        return place(plan, _slab(route, arguments))
+    if offsets and not has_some and _slab(route, arguments) is not None:
+        raise ValueError(
+            f"{arguments.plan}: has no addresses, which --slab and --memory need: "
+            "--place gives them"
+        )
+    return plan
+
+
+def _slab(route: Plan, arguments: argparse.Namespace) -> int | None:
+    """Return the bytes for what the plan allocates, if they are limited."""
+    slab: int | None = arguments.slab
+    if arguments.memory is not None:
+        slab = max(0, arguments.memory - _resident(route))
+    return slab
+
+
+def _resident(route: Plan) -> int:
+    """Return the bytes of what stays on the device: parameters, input, and so on."""
+    tensors = {t for run in route.runs() for t in (*run.reads, *run.writes)}
+    return sum(tensor.nbytes for tensor in tensors if not tensor.scheduled)
+
+
+def _judged(plan: Plan, route: Plan, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Verify the plan and return its bytes. Raise OutOfMemory, in bytes of --memory."""
+    slab = arguments.slab
+    verify(plan, route, slab=slab, capacity=slab, host_capacity=arguments.host_memory)
+    placed = all(
+        step.offset is not None for step in plan.steps if isinstance(step, Alloc)
+    )
+    resident = _resident(route)
+    total = resident + extent(plan)
+    if arguments.memory is not None and total > arguments.memory:
+        raise OutOfMemory("the plan", total, arguments.memory, total)
+    forwards = [run.layer for run in plan.runs() if run.phase == "forward"]
+    return {
+        "peak_bytes": max(memory(plan)),
+        "peak_with_workspace_bytes": max(memory(plan, workspace=True)),
+        "extent_bytes": extent(plan) if placed else None,
+        "resident_bytes": resident,
+        "total_bytes": total if placed else None,
+        "lower_bound_bytes": lower_bound(plan),
+        "extra_forwards": len(forwards) - len(set(forwards)),
+        "host_bytes": max(host_memory(plan)),
+    }
 
 
 def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
@@ -93,9 +164,4 @@ def _report(numbers: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _loaded(path: str) -> Any:
-    """A JSON file, or standard input."""
-    text = read(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON: {error}") from None
+    return parsed_json(read(path), path)

@@ -28,6 +28,7 @@ ways to compute its convolutions. A planner reads it and writes a plan:
 ``GRAPH`` and ``PLAN`` below, in the words of JSON Schema (``snref export --schema``).
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
@@ -283,14 +284,21 @@ def _names(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def plan_to_json(plan: Plan, route: Plan) -> dict[str, Any]:
-    """A plan for this route; ``plan_from_json`` reads it."""
+    """A plan for this route; ``plan_from_json`` reads it.
+
+    Raises ValueError if it allocates a tensor that is neither of the route nor a
+    workspace.
+    """
     runs = {(run.layer, run.phase): run for run in route.runs()}
-    taken = {t.name for run in runs.values() for t in (*run.reads, *run.writes)}
+    known = {t for run in runs.values() for t in (*run.reads, *run.writes)}
+    taken = {tensor.name for tensor in known}
     names: dict[Tensor, str] = {}  # of workspaces: often several have one name
     for step in plan.steps:
-        if isinstance(step, Alloc):
+        if isinstance(step, Alloc) and step.tensor not in known:
             tensor = step.tensor
-            if tensor.kind == "workspace" and tensor not in names:
+            if tensor.kind != "workspace":
+                raise ValueError(f"{tensor.name} is not of the route: no file names it")
+            if tensor not in names:
                 names[tensor] = _unused(tensor.name, taken)
 
     def step_to_json(step: Step) -> dict[str, Any]:
@@ -354,6 +362,28 @@ def _step_to_json(run: Run, origin: Run, names: Mapping[Tensor, str]) -> dict[st
 # Reading
 
 
+def parsed_json(text: str, where: str) -> Any:
+    """Parse a JSON file. Raise ValueError that names it, also if a key is repeated.
+
+    >>> parsed_json('{"batch": 2, "batch": 4}', "plan.json")
+    Traceback (most recent call last):
+    ValueError: plan.json: not JSON: an object has two members 'batch'
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"an object has two members {shortened(twice)}")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=members)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON: {error}") from None
+
+
 def graph_from_json(graph: Any, where: str = "graph") -> tuple[Plan, Costs]:
     """The route of a net that was exported, and the seconds that stand in it.
 
@@ -383,6 +413,11 @@ def graph_from_json(graph: Any, where: str = "graph") -> tuple[Plan, Costs]:
             work.append(_work_from_json(piece, by_name, f"{here}.work[{j}]"))
             for way in piece.get("algorithms", ()):
                 key = entry["run"], piece["part"], way["name"]
+                if key in algorithms:
+                    _fail(
+                        f"{here}.work[{j}]",
+                        f"a second algorithm {way['name']!r} of this layer and part",
+                    )
                 algorithms[key] = way["seconds"]
         if (entry["run"], entry["phase"]) in runs:
             _fail(here, f"a second {entry['phase']} of {entry['run']!r}")

@@ -110,8 +110,13 @@ class Costs:
         runs: dict[tuple[str, Phase], float] = {}
         algorithms: dict[tuple[str, Part, str], float] = {}
         link: dict[str, float] = {}
+        seen: set[tuple[str, ...]] = set()
         for where, row in _rows(path):
             what, layer, value = row["what"], row["layer"], row["value"]
+            key = tuple(row[column] for column in COLUMNS[:-1])
+            if key in seen:
+                raise ValueError(f"{where}: a second value of {' '.join(key).strip()}")
+            seen.add(key)
             match what:
                 case "source":
                     source = value

@@ -204,7 +204,7 @@ def test_a_plan_that_is_broken_fails_with_the_step_that_is_wrong(command, tmp_pa
     assert (code, out) == (1, "") and err.count("\n") == 1 and "steps[0]" in err
     plan.write_text('{"schema": ')
     code, _, err = command(f"verify {graph} {plan}")
-    assert code == 2 and "plan.json: no JSON" in err
+    assert code == 2 and "plan.json: not JSON" in err
 
 
 def test_the_schemas_can_be_had(command):

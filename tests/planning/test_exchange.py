@@ -16,7 +16,17 @@ from snref.planning.exchange import (
     plan_from_json,
     plan_to_json,
 )
-from snref.plans import InvalidPlan, extent, host_memory, memory
+from snref.plans import (
+    Alloc,
+    Free,
+    InvalidPlan,
+    Launch,
+    Plan,
+    Tensor,
+    extent,
+    host_memory,
+    memory,
+)
 from snref.plans.verification import verify
 from snref.scheduler import PRESETS, schedule
 from snref.timing.timeline import simulate
@@ -122,6 +132,32 @@ def test_kernels_of_a_net_from_a_file_cannot_be_launched():
         _ = conv.launches
 
 
+def test_a_graph_says_which_launches_write_a_portion():
+    planned, graph, _ = exported(find("random:3", batch=2))
+    launches = [
+        (run.layer, launch.portion)
+        for run in planned.route.runs()
+        for launch in run.work
+        if isinstance(launch, Launch) and launch.portion
+    ]
+    assert launches
+    route, _ = graph_from_json(graph)
+    assert launches == [
+        (run.layer, launch.portion)
+        for run in route.runs()
+        for launch in run.work
+        if isinstance(launch, Launch) and launch.portion
+    ]
+
+
+def test_a_tensor_that_no_file_can_name_is_refused():
+    planned, _, _ = exported(lenet(batch=2))
+    stranger = Tensor("stranger", (1,))
+    steps = (Alloc(stranger), *planned.plan.steps, Free(stranger))
+    with pytest.raises(ValueError, match=r"^stranger is not of the route"):
+        plan_to_json(Plan(steps), planned.route)
+
+
 def changed(document, path, value):
     """The document with another value at a path; None takes the member away."""
     document = copy.deepcopy(document)
@@ -169,6 +205,17 @@ def changed(document, path, value):
             r"schema: 'snref.graph/1', must be 'snref.graph/2'",
         ),
         (["link", "to_host"], 0, r"link\.to_host: must be at least 0.001"),
+        (
+            ["route", 0, "work", 0, "algorithms", 1, "name"],
+            "tiled",
+            r"route\[0\]\.work\[0\]: a second algorithm 'tiled' of this layer",
+        ),
+        (
+            ["route", 1, "work", 0, "portion"],
+            {"index": 2, "of": 2},
+            r"route\[1\]\.work\[0\]\.portion: index 2 of 2",
+        ),
+        (["route", 1, "work", 0, "portion"], [0, 2], r"portion: must be an object"),
     ],
 )
 def test_a_wrong_graph_is_refused_at_its_place(path, value, message):

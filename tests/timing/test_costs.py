@@ -69,6 +69,11 @@ def test_missing_seconds_are_named():
         (HEADER + LINK + "algorithm,c,,up,tiled,1\n", "line 4: 'up' must be one of"),
         (HEADER + LINK + "walk,conv1,forward,,,1\n", "line 4: 'walk' must be one of"),
         (HEADER + LINK + "\nrun,conv1,forward\n", "line 5: 3 columns"),
+        (
+            HEADER + LINK + 2 * "run,c,forward,,,1\n",
+            "line 5: a second .* run c forward",
+        ),
+        (HEADER + LINK + LINK, "line 4: a second value of to_host"),
         (HEADER + "to_host,,,,,0\n", "line 2: .*from 0.001 to .* not '0'"),
         (HEADER + "to_host,,,,,1\n", "no row 'to_device'"),
     ],
