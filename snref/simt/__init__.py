@@ -34,8 +34,8 @@ what `ir` defines: kernels, trees, and Python's own syntax trees in them.
 
 Two more styles print the same tree with accesses that are looked at:
 
-    stamps, checks      check mode: the text, and what it calls
-    profile, recorder   the profile: the text, and what it calls
+    checker, shadow       check mode: the text, and what it calls
+    profiler, recorder    the profile: the text, and what it calls
 
 `python -m snref.simt program.py` (`__main__`) runs a whole program that knows nothing
 of this package; `drop_in` is what it finds in place of `numba.cuda`, and `NAMES.md`
@@ -47,10 +47,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from snref.simt.checker import Check
 from snref.simt.ir import KernelError
-from snref.simt.profile import Profile
+from snref.simt.profiler import Profile
 from snref.simt.run import Compiled, show
-from snref.simt.stamps import Check
 
 __all__ = ["KernelError", "check", "compile", "profile", "show"]
 

@@ -21,7 +21,6 @@ from numba.core import config
 from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
-from snref.simt.garbage import no_garbage_collection
 from snref.simt.infer import infer
 from snref.simt.ir import Kernel, KernelError, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
@@ -164,8 +163,7 @@ class Module:
         self.stages, self.read = made, read
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
         self.stem = self.stem_of(function, block, dynamic, types, style)
-        with no_garbage_collection():
-            module = cache.load(self.stem, lambda: str(made()["emit"]))
+        module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
         self.constant_names: tuple[str, ...] = self.facts["constants"]
@@ -197,8 +195,7 @@ class Module:
         """
         behind = (*self.constants, np.empty(0, np.uint8), *more)
         signature = (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
-        with no_garbage_collection():
-            self.code.compile(signature)
+        self.code.compile(signature)
 
     def run(
         self,

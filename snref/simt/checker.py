@@ -1,7 +1,7 @@
-"""Check mode: every access is checked against the stamps of its element.
+"""Check mode: every access is checked against the shadow words of its element.
 
-Each element of each array carries two stamps: of its last write and of its last read.
-A stamp packs when and by whom, the most significant bits first:
+Each element of each array has two shadow words: of its last write and its last read.
+A word packs when and by whom, the most significant bits first:
 
     block + 1 (18 bits)   epoch (22 bits)   site (10 bits)   thread (12 bits)
 
@@ -28,7 +28,10 @@ import numba
 import numpy as np
 
 from snref.simt import ir
-from snref.simt.checks import (
+from snref.simt.ir import Kernel, KernelError
+from snref.simt.limits import Three
+from snref.simt.run import Compiled, Module, in_c_order, memory
+from snref.simt.shadow import (
     ATOMIC,
     BLOCK,
     BOUNDS,
@@ -45,9 +48,6 @@ from snref.simt.checks import (
     WAR,
     WAW,
 )
-from snref.simt.ir import Kernel, KernelError
-from snref.simt.limits import Three
-from snref.simt.run import Compiled, Module, in_c_order, memory
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 
@@ -55,14 +55,14 @@ from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
 
 
 class Checked(Style):
-    """Prints each access as a look at its stamps and one at its element."""
+    """Prints each access as a look at its shadow words and one at its element."""
 
     rows = False
     independent = False
     exact = True  # even a load that all threads share is every thread's own
     imports = (
-        "from snref.simt.checks import inside1, inside2, inside3, inside4, inside5",
-        "from snref.simt.checks import changed, saw, wrote",
+        "from snref.simt.shadow import inside1, inside2, inside3, inside4, inside5",
+        "from snref.simt.shadow import changed, saw, wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
     )
@@ -70,7 +70,7 @@ class Checked(Style):
     def __init__(self, kernel: Kernel, store: Storage):
         super().__init__(kernel, store)
         self.arrays = _arrays(kernel)
-        self.parameters = [*(f"{a}_tags" for a in self.arrays), "_report"]
+        self.parameters = [*(f"{a}_shadow" for a in self.arrays), "_report"]
         self.sites: list[int] = []  # the line of each access
 
     def once(self) -> list[str]:
@@ -129,7 +129,7 @@ class Checked(Style):
         number = 2 * list(self.arrays).index(a) + (a in self.kernel.arrays)
         array = ir.expression(f"_int64({number})")
         tail = (ir.name("_begin"), array, ir.name("_report"))
-        return ir.call(how, ir.name(f"{a}_tags"), at, me, *tail)
+        return ir.call(how, ir.name(f"{a}_shadow"), at, me, *tail)
 
     def read(self, node: ast.Subscript, line: int) -> ast.expr:
         flat = ir.name(f"{ast.unparse(node.value)}_flat")
@@ -240,20 +240,22 @@ class Check(Compiled):
         names = list(inspect.signature(self.function).parameters)
         given = dict(zip(names, arguments, strict=False))
         given |= dict(zip(module.constant_names, module.constants, strict=True))
-        tags: list[np.ndarray] = []
-        held: dict[Any, np.ndarray] = {}  # an array given twice has one set of stamps
+        shadows: list[np.ndarray] = []
+        held: dict[
+            Any, np.ndarray
+        ] = {}  # an array given twice has one set of shadow words
         for n, shape in module.facts["arrays"]:
             size = prod(shape) if shape else given[n].size
-            tag = np.zeros((size, 2), np.int64)
-            tag[:, 0] = NEVER if n in self.outputs else GIVEN
+            cells = np.zeros((size, 2), np.int64)
+            cells[:, 0] = NEVER if n in self.outputs else GIVEN
             if not shape:
-                first = held.setdefault(memory(given[n]), tag)
-                np.maximum(first, tag, out=first)  # GIVEN, if it is under one name
-                tag = first
-            tags.append(tag)
+                first = held.setdefault(memory(given[n]), cells)
+                np.maximum(first, cells, out=first)  # GIVEN, if it is under one name
+                cells = first
+            shadows.append(cells)
         report = np.zeros(16, np.int64)
         with in_c_order(arguments) as mine:  # as the numbers of elements are
-            module.run(0, prod(grid), grid, mine, (*tags, report))
+            module.run(0, prod(grid), grid, mine, (*shadows, report))
         if report[KIND]:
             raise self.problem(module, report, grid, block, given)
 
@@ -308,17 +310,17 @@ class Check(Compiled):
         return ir.located(module.sources, line, self.__name__, what + quoted)
 
 
-def _site(stamp: int) -> int:
-    return stamp >> SITE & (1 << EPOCH - SITE) - 1
+def _site(word: int) -> int:
+    return word >> SITE & (1 << EPOCH - SITE) - 1
 
 
-def _who(stamp: int, block: Three, grid: Three) -> tuple[str, str]:
-    """The thread and the block of a stamp, in words."""
-    b = (stamp >> BLOCK & (1 << (62 - BLOCK)) - 1) - 1
-    who = f"thread {_index(stamp & THREAD, block)}"
-    if stamp & MANY:
+def _who(word: int, block: Three, grid: Three) -> tuple[str, str]:
+    """The thread and the block of a word, in words."""
+    b = (word >> BLOCK & (1 << (62 - BLOCK)) - 1) - 1
+    who = f"thread {_index(word & THREAD, block)}"
+    if word & MANY:
         who = "several threads"
-    if stamp & ATOMIC:
+    if word & ATOMIC:
         who = f"an atomic operation of {who}"
     return who, _index(b, grid)
 

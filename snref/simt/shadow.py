@@ -1,11 +1,11 @@
-"""What the code generated for check mode calls: looks at the stamps of elements.
+"""What the code generated for check mode calls: looks at the shadow words of elements.
 
-Plain functions of stamps and numbers, so that Numba compiles each of them once and not
-for every type of array. The generated code reads an element of a checked array as
+Plain functions of shadow words and numbers, so that Numba compiles each of them once
+and not for every type of array. The generated code reads an element of a checked array as
 
-    s_flat[saw(s_tags, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
+    s_flat[saw(s_shadow, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
 
-`first` is the first stamp of the running block, so a smaller one is of another block
+`first` is the first word of the running block, so a smaller one is of another block
 (or of none). `array` is the number of the array, twice, plus 1 if it is the block's own
 and so empty when the block begins. int64(7) and not 7: Numba would compile a function
 anew for every constant.
@@ -19,8 +19,8 @@ from snref.simt.runtime import u
 
 SITE, EPOCH, BLOCK = 12, 22, 44  # the lowest bit of each field; below them:
 THREAD, ATOMIC, MANY = 1023, 1024, 2048  # its number; it is atomic; several threads
-OTHERS = 1 << 62  # of a read stamp: another block has read it, too
-GIVEN, NEVER = 0, -1  # instead of a write stamp: by the host; not at all
+OTHERS = 1 << 62  # of a read word: another block has read it, too
+GIVEN, NEVER = 0, -1  # instead of a write word: by the host; not at all
 BOUNDS, UNSET, RAW, WAW, WAR = 1, 2, 3, 4, 5
 KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # places in a report
 
@@ -95,35 +95,35 @@ def clash(was, me):
 
 
 @njit(forceinline=True)
-def saw(tags, at, me, first, array, report):
+def saw(cells, at, me, first, array, report):
     """Check and note a read; the number of the element."""
     if at < 0:
         note(report, int64(BOUNDS), me, me, array, at)
         return int64(0)
     private = array & 1 == 1
-    was = tags[u(at), 0]
+    was = cells[u(at), 0]
     foreign = (was < first) & (private | (was != GIVEN))
     if foreign | clash(was, me):
         unset = foreign & (private | (was == NEVER))
         note(report, int64(UNSET if unset else RAW), me, was, array, at)
-    before = tags[u(at), 1]
+    before = cells[u(at), 1]
     last = before & ~OTHERS
     now = me | MANY if clash(last, me) else me
     if not private:
         others = (before > last) | ((last > 0) & (last < first))
         now = now | OTHERS if others else now
-    tags[u(at), 1] = now
+    cells[u(at), 1] = now
     return at
 
 
 @njit(forceinline=True)
-def wrote(tags, at, me, first, array, report):
+def wrote(cells, at, me, first, array, report):
     """Check and note a write; the number of the element, or -1."""
     if at < 0:
         note(report, int64(BOUNDS), me, me, array, at)
         return int64(-1)
     private = array & 1 == 1
-    was, before = tags[u(at), 0], tags[u(at), 1]
+    was, before = cells[u(at), 0], cells[u(at), 1]
     last = before & ~OTHERS
     foreign = (not private) & ((before > last) | ((last > 0) & (last < first)))
     if foreign | clash(last, me):
@@ -131,30 +131,30 @@ def wrote(tags, at, me, first, array, report):
     foreign = (not private) & (was > 0) & (was < first)
     if (foreign | clash(was, me)) and was & me & ATOMIC == 0:
         note(report, int64(WAW), me, was, array, at)
-    tags[u(at), 0] = me
+    cells[u(at), 0] = me
     return at
 
 
 @njit
-def changed(tags, at, me, first, array, report):
+def changed(cells, at, me, first, array, report):
     """Check and note an atomic operation; may it take place?
 
-    The stamp it leaves is that of the access which clashes with more: the thread's own
+    The word it leaves is that of the access which clashes with more: the thread's own
     plain write stays, and atomics of others make it one of several threads.
     """
     me = me | ATOMIC
     if at < 0:
-        return wrote(tags, at, me, first, array, report) >= 0
+        return wrote(cells, at, me, first, array, report) >= 0
     private = array & 1 == 1
-    was = tags[at, 0]
+    was = cells[at, 0]
     if was == NEVER or (private and was < first):
         note(report, int64(UNSET), me, me, array, at)
-    wrote(tags, at, me, first, array, report)
+    wrote(cells, at, me, first, array, report)
     if (was ^ me) >> EPOCH == 0:  # since the last barrier of this block
         if was & ATOMIC == 0:
-            tags[at, 0] = was
+            cells[at, 0] = was
         elif clash(was, me):
-            tags[at, 0] = me | MANY
+            cells[at, 0] = me | MANY
     elif not private and was & ATOMIC and (was < first or was & MANY):
-        tags[at, 0] = me | MANY  # no barrier orders other blocks
+        cells[at, 0] = me | MANY  # no barrier orders other blocks
     return True
