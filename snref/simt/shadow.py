@@ -1,7 +1,7 @@
 """What the code generated for check mode calls: looks at the shadow words of elements.
 
 Plain functions of shadow words and numbers, so that Numba compiles each of them once
-and not for every type of array. The generated code reads an element of a checked array as
+and not for every type of array. Generated code reads an element of a checked array as
 
     s_flat[saw(s_shadow, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
 

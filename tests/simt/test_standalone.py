@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FAST = ["test_stages.py", "test_profile.py", "test_check.py"]
+FAST = ["test_stages.py", "test_elementary.py"]
 
 
 @pytest.mark.parametrize(
