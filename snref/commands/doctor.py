@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import snref
+from snref.commands.ready import NotReady, check
 from snref.device import Device
 from snref.plans import Launch, Tensor
 
@@ -87,12 +88,15 @@ def _version(name: str) -> str | None:
 
 
 def _cpu() -> Finding:
-    """The kernel on the CPU device."""
+    """Run the kernel on the CPU device."""
+    try:
+        check()
+    except NotReady as error:
+        repair = BASE if error.__cause__ else None  # no package repairs a limit
+        return Finding("cpu", _line(error), False, repair)
     try:
         from snref.device.cpu import CPU
-    except ImportError as error:
-        return Finding("cpu", f"cannot be imported: {_line(error)}", False, BASE)
-    try:
+
         says, right = _try(CPU(_SLAB))
     except Exception as error:  # whatever it is, it is what the doctor is asked for
         return Finding("cpu", _line(error), False, BASE)
@@ -103,7 +107,7 @@ def _gpu() -> Finding:
     """The kernel on a GPU, or why there is none."""
     try:
         from numba import config, cuda
-    except ImportError as error:
+    except Exception as error:  # a broken llvmlite raises OSError and others
         return Finding("cuda", f"cannot be imported: {_line(error)}", False, BASE)
     whose = getattr(cuda, "implementation", "unknown")
     if getattr(config, "ENABLE_CUDASIM", False):

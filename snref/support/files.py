@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EINVAL, EISDIR
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TextIO
+
+OUTPUT = "standard output"
 
 
 def read(path: str) -> str:
@@ -95,13 +97,40 @@ def _mode(target: Path) -> int:
     return 0o666 & ~mask
 
 
+class NamedOutput:
+    """A stream to print to, whose errors have the file name ``OUTPUT``.
+
+    The stream itself raises an OSError without a name, from which nobody can tell
+    whether the output failed or something else.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        with _naming(OUTPUT):
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        with _naming(OUTPUT):
+            self.stream.flush()
+
+
+def complain(message: str) -> None:
+    """Print a message as one line on standard error, if that is open."""
+    if sys.stderr is not None:  # print(file=None) would print on standard output
+        with suppress(OSError):
+            print(" ".join(message.split()), file=sys.stderr, flush=True)
+
+
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """What goes wrong with a file names it."""
+    """Put the path into the errors that are raised inside."""
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
     except ValueError as error:  # an encoding, or a path with a NUL in it

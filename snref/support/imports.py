@@ -1,6 +1,7 @@
-"""Functions of the reader's own, named MODULE:FUNCTION: found, and blamed."""
+"""Import what users name as MODULE:FUNCTION, and say where it fails."""
 
 import importlib
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,46 +10,56 @@ from typing import Any
 
 from snref.plans import InvalidPlan, OutOfMemory
 
-OURS = Path(__file__).parents[1], Path(importlib.__file__).parent
+NOT_THE_USERS = Path(__file__).parents[1], Path(importlib.__file__).parent
 
 
 def imported(name: str, what: str) -> Callable[..., Any]:
-    """The function "module:function"; ``what`` it is, for messages.
+    """Return the function "module:function"; ``what`` names its use in messages.
 
-    Raises ValueError if there is no such module or function, or the module fails.
+    The module may stand in the working folder. Raises ValueError if the module or the
+    function does not exist, or if importing the module fails.
 
     >>> imported("math:sqrt", "policy")(9)
     3.0
-    >>> imported("math:sqr", "policy")
+    >>> imported("errno:sqrt", "policy")
     Traceback (most recent call last):
-    ValueError: policy 'math:sqr': there is no function 'sqr' in it
+    ValueError: policy 'errno:sqrt': module 'errno' (built-in) has no function 'sqrt'
     """
     module, _, function = name.partition(":")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(f"{what} {name!r}: it must be MODULE:FUNCTION")
     with blamed(name, what):
         try:
-            found: Any = getattr(importlib.import_module(module), function, None)
+            there = importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, but what it imports is not
+                raise  # the module exists, but something that it imports does not
             raise _Missing(f"there is no module {module!r}") from None
+        found = getattr(there, function, None)
         if not callable(found):
-            raise _Missing(f"there is no function {function!r} in it")
-        made: Callable[..., Any] = found
+            # An installed module comes before one of that name in the working folder,
+            # so the message says which of them was found.
+            where = getattr(there, "__file__", None) or "built-in"
+            raise _Missing(f"module {module!r} ({where}) has no function {function!r}")
+    made: Callable[..., Any] = found
     return made
 
 
 class _Missing(Exception):
-    """What was named is not there."""
+    """The module or the function that was named does not exist."""
 
 
 @contextmanager
 def blamed(name: str, what: str) -> Iterator[None]:
-    """What goes wrong in code that is not ours is a ValueError that says where in it.
+    """Run code of the user's: its errors become a ValueError that says where they are.
 
-    OutOfMemory and InvalidPlan pass: they are answers.
+    OutOfMemory and InvalidPlan pass unchanged, since they are answers. Inside, and only
+    there, modules may also come from the working folder, after all others: a file
+    ``yaml.py`` or a folder ``scipy`` in it must not replace what other code imports.
     """
+    added = "" not in sys.path  # the working folder
+    if added:
+        sys.path.append("")
     try:
         yield
     except (OutOfMemory, InvalidPlan):
@@ -61,10 +72,13 @@ def blamed(name: str, what: str) -> Iterator[None]:
         at = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{what} {name!r}: {at}{kind}{error}") from error
+    finally:
+        if added and "" in sys.path:
+            sys.path.remove("")
 
 
 def _is_ours(filename: str) -> bool:
-    """Whether a frame is of snref or of Python's import: not where the fault is."""
+    """Tell whether a stack frame is in snref or in Python's own import code."""
     return filename.startswith("<") or any(
-        there in Path(filename).parents for there in OURS
+        there in Path(filename).parents for there in NOT_THE_USERS
     )

@@ -187,7 +187,7 @@ def test_without_numba_nothing_works_and_the_line_for_pip_is_given_once():
         timeout=60,
     )
     assert done.returncode == 1, done.stderr
-    assert re.search(r"cpu +FAILS +cannot be imported: .*numba", done.stdout)
+    assert re.search(r"cpu +FAILS +Numba cannot be imported: .*numba", done.stdout)
     assert done.stdout.count("pip install --upgrade 'numpy") == 1
 
 

@@ -86,8 +86,8 @@ NETS = """
         ("nothing", ["must return a Net, returned NoneType"]),
         ("no_batch", ["TypeError", "takes 0 positional arguments"]),
         ("empty", ["net 'mine' has no layers"]),
-        ("number", ["there is no function 'number' in it"]),
-        ("Net.add", ["there is no function 'Net.add' in it"]),
+        ("number", [") has no function 'number'"]),
+        ("Net.add", [") has no function 'Net.add'"]),
     ],
 )
 @pytest.mark.parametrize("verb", ["plan", "export", "compare"])
@@ -129,7 +129,7 @@ POLICIES = """
         ("no_steps", 2, "steps[0] is no step but int"),
         ("frees_twice", 1, "invalid plan: steps["),
         ("few", 2, "TypeError"),
-        ("none", 2, "there is no function 'none' in it"),
+        ("none", 2, ") has no function 'none'"),
     ],
 )
 @pytest.mark.parametrize("verb", ["plan", "compare"])

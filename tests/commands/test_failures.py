@@ -1,0 +1,188 @@
+"""What nobody foresaw, broken installations, limits, and the working folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snref
+from snref.__main__ import main
+from snref.commands import doctor, plan, ready
+
+ROOT = Path(snref.__file__).parents[1]
+POSIX = pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
+BROKEN = {
+    "missing": "raise ModuleNotFoundError(\"No module named 'llvmlite'\")",
+    "of another platform": 'raise ImportError("wrong ELF class")',
+    "without its library": "raise OSError(\"Could not find 'libllvmlite.so'\")",
+    "of another version": "raise AttributeError(\"llvmlite has no attribute 'ir'\")",
+}
+
+
+def shell(line, folder, *path):
+    """Run a shell's command line in a folder; "snref" is the command of this clone."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([*map(str, path), str(ROOT)])
+    }
+    return subprocess.run(
+        ["sh", "-c", line.replace("snref ", f"{sys.executable} -m snref ")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+# Errors that nobody foresaw
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KeyError("conv1"), "internal error: KeyError: 'conv1'"),
+        (LookupError("gpt2"), "internal error: LookupError: gpt2"),
+        (AssertionError(), "internal error: AssertionError: "),
+        (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines"),
+        (MemoryError("Unable to allocate 52 GiB"), "memory. Unable to allocate 52 GiB"),
+        (ImportError("wrong ELF class"), "wrong ELF class; 'snref doctor' says"),
+        (OSError(12, "Cannot allocate memory"), "refused a request: Cannot allocate"),
+        (OSError("no number"), "internal error: OSError: no number"),
+        (OSError(28, "No space left", "a.json"), "a.json: No space left"),
+    ],
+)
+def test_an_unforeseen_error_is_one_true_line(monkeypatch, capsys, error, says):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr(plan, "run", fail)
+    assert main(["plan", "lenet"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and says in said.err
+    assert "standard output" not in said.err
+    assert ("doctor --report" in said.err) == ("internal error" in said.err)
+
+
+def test_a_value_error_that_python_raises_is_no_users_mistake(monkeypatch, capsys):
+    """The message of a bug is not printed as if it answered what the user typed."""
+    monkeypatch.setattr(plan.planning, "plan", lambda *a, **k: [].remove("x"))
+    assert main(["plan", "lenet"]) == 1
+    said = capsys.readouterr().err
+    assert "internal error: ValueError: list.remove(x): x not in list" in said
+    assert "(snref/commands/plan.py:" in said
+
+
+@pytest.mark.parametrize(
+    "words", ["--traceback plan alexnat", "plan alexnat --traceback"]
+)
+def test_the_stack_is_printed_when_it_is_asked_for(capsys, words):
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last)")
+    assert said.splitlines()[-1].startswith("snref: no net is called 'alexnat'")
+
+
+@POSIX
+@pytest.mark.parametrize("python", ["", "PYTHONUNBUFFERED=1 "])
+def test_only_a_failure_of_standard_output_is_called_one(tmp_path, python):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    done = shell(f"{python}snref nets > /dev/full", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "snref: standard output: No space left on device\n",
+    )
+
+
+@POSIX
+def test_an_error_is_not_printed_where_the_output_goes(tmp_path):
+    done = shell("snref plan alexnat 2>&-", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+# Installations and limits
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_llvmlite_is_named_before_training_begins(tmp_path, how):
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").write_text(BROKEN[how])
+    train = shell("snref train digits", ROOT, tmp_path)
+    assert train.returncode == 1 and train.stdout == ""
+    assert train.stderr.startswith("snref: Numba cannot be imported: ")
+    assert train.stderr.count("\n") == 1
+    assert "llvmlite" in train.stderr or "ELF" in train.stderr
+    said = shell("snref doctor", ROOT, tmp_path)
+    assert (said.returncode, said.stderr) == (1, "")
+    assert "cpu   FAILS  Numba cannot be imported: " in said.stdout
+    assert "pip install" in said.stdout
+
+
+@POSIX
+@pytest.mark.parametrize("limit", ["-v 200000", "-v 900000", "-d 200000", "-n 20"])
+@pytest.mark.parametrize("verb", ["train digits", "profile digits --out -"])
+def test_a_limit_that_is_too_low_is_named_before_the_work_begins(tmp_path, limit, verb):
+    done = shell(f"ulimit {limit} && snref {verb}", tmp_path)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(f"snref: the limit 'ulimit {limit}' is too low")
+    assert done.stderr.count("\n") == 1
+
+
+@POSIX
+def test_the_doctor_names_a_limit_and_sells_no_package_for_it(monkeypatch, capsys):
+    limits = {ready.resource.RLIMIT_NOFILE: (20, 20)}
+    infinite = (ready.resource.RLIM_INFINITY,) * 2
+    monkeypatch.setattr(
+        ready.resource, "getrlimit", lambda limit: limits.get(limit, infinite)
+    )
+    monkeypatch.setattr(doctor, "_driver", lambda: None)
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "cpu   FAILS  the limit 'ulimit -n 20' is too low" in said
+    assert "pip install" not in said
+
+
+# The working folder
+
+
+@pytest.mark.parametrize("line", ["snref plan lenet", "snref doctor"])
+def test_nothing_in_the_working_folder_replaces_what_is_imported(tmp_path, line):
+    for name in ("org", "yaml", "numba", "numpy", "argparse", "csv", "json", "scipy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    for name in ("scipy", "snref", "llvmlite"):
+        (tmp_path / name).mkdir()
+    done = shell(line, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_working_folder_is_searched_for_a_users_module_only_and_last(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine2.py").write_text(
+        "import sys, helper2, json\n"
+        "from snref.nets import lenet\n"
+        "def net(batch):\n"
+        "    assert sys.path[-1] == ''\n"
+        "    return lenet(batch)\n"
+    )
+    (tmp_path / "helper2.py").write_text("")
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    before = [entry for entry in sys.path if entry]
+    monkeypatch.setattr(sys, "path", list(before))
+    assert main(["plan", "mine2:net"]) == 0
+    assert main(["plan", "missing2:net"]) == 2
+    assert sys.path == before
+
+
+def test_a_users_module_that_another_one_hides_is_said_to_be_hidden(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "html.py").write_text("def net(batch): ...")
+    assert main(["plan", "html:net"]) == 2
+    said = capsys.readouterr().err
+    assert "module 'html' (" in said and "has no function 'net'" in said
