@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from snref.plans import Launch, Shape, Tensor, Work, grid_of
+from snref.layers.shapes import one
+from snref.plans import (
+    Kernel,
+    Launch,
+    Overwrite,
+    Scalar,
+    Shape,
+    Tensor,
+    Work,
+    grid_of,
+)
 
 Declarations: TypeAlias = Literal["original", "lean"]
 
@@ -52,6 +62,13 @@ class Node:
     def dy(self) -> Tensor:
         return self.dys[0]
 
+    def original(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors under the original declarations, and none under lean.
+
+        For ``retained``: what the paper's authors declared and the kernel never reads.
+        """
+        return tensors if self.declarations == "original" else ()
+
 
 class Layer:
     """What a layer must say. Subclasses are frozen dataclasses of settings.
@@ -66,8 +83,11 @@ class Layer:
     loss: ClassVar[bool] = False
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        """Shape of the output. Raises ValueError if the inputs do not fit the layer."""
-        raise NotImplementedError
+        """Return the shape of the output; by default that of the only input.
+
+        Raises ValueError if the inputs do not fit the layer.
+        """
+        return one(inputs)
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
         """Shapes of the trained tensors, by name."""
@@ -108,12 +128,57 @@ class Layer:
         )
 
 
+def elementwise(
+    kernel: Kernel,
+    output: Tensor | None,
+    *inputs: Tensor,
+    scalars: tuple[Scalar, ...] = (),
+    in_place: tuple[Tensor, Overwrite] | None = None,
+    retained: tuple[Tensor, ...] = (),
+    updates: bool = False,
+    flops: int = 1,
+    per_thread: int = 1,
+) -> tuple[Launch, ...]:
+    """Launch a kernel with a thread for each element of the output.
+
+    The kernel gets every tensor as an array of one dimension (``view="flat"``).
+
+    output      None, a gradient that nobody wants, needs no launch
+    in_place    (input, setting): the output may lie on this input's memory
+    flops       floating-point operations for each element
+    per_thread  elements that each thread computes
+
+    >>> x, y = Tensor("x", (4, 1000)), Tensor("y", (4, 1000))
+    >>> [launch] = elementwise("relu.forward", y, x, in_place=(x, "activations"))
+    >>> launch.grid, launch.block, launch.flops, launch.bytes_accessed
+    ((16,), (256,), 4000, 32000)
+    >>> elementwise("relu.backward", None, y, y)
+    ()
+    """
+    if output is None:
+        return ()
+    size = output.size
+    return (
+        Launch(
+            kernel,
+            (output,),
+            inputs,
+            scalars,
+            view="flat",
+            updates=updates,
+            retained=retained,
+            may_overwrite=() if in_place is None else ((output, *in_place),),
+            grid=grid_of(-(-size // per_thread)),
+            flops=flops * size,
+        ),
+    )
+
+
 def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
     """A step of stochastic gradient descent with momentum (``kernels/sgd.py``).
 
     g = dw + weight_decay w;  v = momentum v + g;  w = w - learning_rate v
     """
-    size = w.nbytes // 4
     return Launch(
         "sgd.update",
         (w, v),
@@ -121,7 +186,6 @@ def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
         ("learning_rate", "momentum", "weight_decay"),
         view="flat",
         updates=True,
-        grid=grid_of(size),
-        flops=6 * size,
-        bytes_accessed=5 * w.nbytes,
+        grid=grid_of(w.size),
+        flops=6 * w.size,
     )

@@ -50,12 +50,8 @@ class BatchNorm(Layer):
 
     def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
         channels = inputs[0][1:2]
-        return {
-            "mean": channels,
-            "variance": channels,
-            "running_mean": channels,
-            "running_variance": channels,
-        }
+        names = "mean", "variance", "running_mean", "running_variance"
+        return dict.fromkeys(names, channels)
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, saved = node.x, node.saved
@@ -68,7 +64,7 @@ class BatchNorm(Layer):
                 view="channels",
                 grid=(x.shape[1],),
                 block=BLOCK,
-                flops=4 * (x.nbytes // 4),
+                flops=4 * x.size,
                 bytes_accessed=x.nbytes,
             ),
             self._normalize(node, mean, variance),
@@ -81,7 +77,7 @@ class BatchNorm(Layer):
         )
 
     def _normalize(self, node: Node, mean: Tensor, variance: Tensor) -> Launch:
-        """y from x, by these statistics."""
+        """Compute y from x by these statistics."""
         x, y, parameters = node.x, node.y, node.parameters
         return Launch(
             "batchnorm.forward",
@@ -92,7 +88,7 @@ class BatchNorm(Layer):
             may_overwrite=((y, x, "activations"),),
             grid=planes(x),
             block=(STRIP,),
-            flops=4 * (x.nbytes // 4),
+            flops=4 * x.size,
             bytes_accessed=2 * x.nbytes,
         )
 
@@ -101,7 +97,6 @@ class BatchNorm(Layer):
         mean, variance = node.saved["mean"], node.saved["variance"]
         gradients = node.parameter_gradients
         dgamma, dbeta = gradients["gamma"], gradients["beta"]
-        size = x.nbytes // 4
         reduce = Launch(
             "batchnorm.reduce",
             (dgamma, dbeta),
@@ -110,7 +105,7 @@ class BatchNorm(Layer):
             view="channels",
             grid=(x.shape[1],),
             block=BLOCK,
-            flops=5 * size,
+            flops=5 * x.size,
             bytes_accessed=2 * x.nbytes,
         )
         if dx is None:
@@ -127,7 +122,7 @@ class BatchNorm(Layer):
                 may_overwrite=((dx, dy, "activations"),),
                 grid=planes(x),
                 block=(STRIP,),
-                flops=8 * size,
+                flops=8 * x.size,
                 bytes_accessed=3 * x.nbytes,
             ),
         )
@@ -138,16 +133,15 @@ class BatchNorm(Layer):
             "batchnorm.running",
             (saved["running_mean"], saved["running_variance"]),
             (saved["mean"], saved["variance"]),
-            (self.momentum, x.nbytes // 4 // x.shape[1]),
+            (self.momentum, x.size // x.shape[1]),
             updates=True,
             grid=grid_of(x.shape[1]),
             flops=8 * x.shape[1],
-            bytes_accessed=6 * saved["mean"].nbytes,
         )
         return (running, *super().update(node))
 
 
 def planes(x: Tensor) -> tuple[int, ...]:
-    """Grid of a kernel with rows of blocks for every channel of four images."""
+    """Return the grid of a kernel with rows of blocks for a channel of four images."""
     n, channels, *image = x.shape
     return (*grid_of(prod(image), STRIP), channels, rows((n + 3) // 4))

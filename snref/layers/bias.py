@@ -17,7 +17,6 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
     b, y = node.parameters.get("b"), node.y
     if b is None:
         return ()
-    size = y.nbytes // 4
     matrix = len(y.shape) == 2
     n, k, *pixels = y.shape
     down, across = (n, k) if matrix else (n * k, prod(pixels))
@@ -30,8 +29,7 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
             updates=True,
             grid=(*grid_of(across, BLOCK), rows(down)),
             block=(BLOCK,),
-            flops=size,
-            bytes_accessed=2 * y.nbytes + b.nbytes,
+            flops=y.size,
         ),
     )
 
@@ -51,7 +49,6 @@ def bias_gradient(node: Node) -> tuple[Launch, ...]:
             view="rows" if matrix else "channels",
             grid=grid_of(channels, BLOCK) if matrix else (channels,),
             block=(BLOCK,),
-            flops=dy.nbytes // 4,
-            bytes_accessed=dy.nbytes + db.nbytes,
+            flops=dy.size,
         ),
     )

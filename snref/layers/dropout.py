@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from snref.layers.base import Layer, Node
-from snref.layers.shapes import one
-from snref.plans import Launch, Shape, Work, grid_of
+from snref.layers.base import Layer, Node, elementwise
+from snref.plans import Kernel, Tensor, Work
 
 
 @dataclass(frozen=True)
@@ -23,56 +22,27 @@ class Dropout(Layer):
         if not 0 <= self.ratio < 1:
             raise ValueError(f"ratio {self.ratio}: must be >= 0 and < 1")
 
-    def output_shape(self, *inputs: Shape) -> Shape:
-        return one(inputs)
-
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        size = x.nbytes // 4
-        return (
-            Launch(
-                "dropout.forward",
-                (y,),
-                (x,),
-                ("seed", node.number, "iteration", self.ratio),
-                view="flat",
-                may_overwrite=((y, x, "activations"),),
-                grid=grid_of((size + 3) // 4),
-                flops=size,
-                bytes_accessed=2 * x.nbytes,
-            ),
-        )
+        return self._drop("dropout.forward", node, node.y, node.x)
 
     def inference(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        return (
-            Launch(
-                "joins.copy",
-                (y,),
-                (x,),
-                view="flat",
-                may_overwrite=((y, x, "activations"),),
-                grid=grid_of(x.nbytes // 4),
-                bytes_accessed=2 * x.nbytes,
-            ),
+        x = node.x
+        return elementwise(
+            "joins.copy", node.y, x, in_place=(x, "activations"), flops=0
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
-        if dx is None:
-            return ()
-        size = x.nbytes // 4
-        return (
-            Launch(
-                "dropout.backward",
-                (dx,),
-                (dy,),
-                ("seed", node.number, "iteration", self.ratio),
-                view="flat",
-                # The original does not write this gradient in place.
-                may_overwrite=((dx, dy, "activations"),),
-                grid=grid_of((size + 3) // 4),
-                flops=size,
-                bytes_accessed=2 * x.nbytes,
-            ),
+        # The original does not write this gradient in place.
+        return self._drop("dropout.backward", node, node.dx, node.dy)
+
+    def _drop(
+        self, kernel: Kernel, node: Node, output: Tensor | None, source: Tensor
+    ) -> tuple[Work, ...]:
+        return elementwise(
+            kernel,
+            output,
+            source,
+            scalars=("seed", node.number, "iteration", self.ratio),
+            in_place=(source, "activations"),
+            per_thread=4,
         )

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from snref.layers.base import Layer, Node
+from snref.layers.base import Layer, Node, elementwise
 from snref.layers.joins import total
-from snref.layers.shapes import one
-from snref.plans import Launch, Shape, Work, grid_of
+from snref.plans import Work
 
 
 @dataclass(frozen=True)
@@ -28,27 +27,9 @@ class Fork(Layer):
         if self.branches < 2:
             raise ValueError(f"branches {self.branches}: must be >= 2")
 
-    def output_shape(self, *inputs: Shape) -> Shape:
-        return one(inputs)
-
     def forward(self, node: Node) -> tuple[Work, ...]:
-        if not self.copies:
-            return ()
-        x = node.x
-        return tuple(
-            Launch(
-                "joins.copy",
-                (y,),
-                (x,),
-                view="flat",
-                grid=grid_of(x.nbytes // 4),
-                bytes_accessed=2 * x.nbytes,
-            )
-            for y in node.ys
-        )
+        copied = node.ys if self.copies else ()
+        return sum((elementwise("joins.copy", y, node.x, flops=0) for y in copied), ())
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        dx, dys = node.dx, node.dys
-        if dx is None:
-            return ()
-        return total(dx, dys, "gradients")
+        return () if node.dx is None else total(node.dx, node.dys, "gradients")

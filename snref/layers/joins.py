@@ -1,11 +1,12 @@
 """Joins: layers with several inputs. Their sum, or one after another."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from itertools import accumulate
+from typing import ClassVar
 
-from snref.layers.base import Layer, Node
+from snref.layers.base import Layer, Node, elementwise
 from snref.layers.shapes import rows, several
-from snref.plans import Launch, Shape, Tensor, Work, grid_of
+from snref.plans import Launch, Overwrite, Shape, Tensor, Work, grid_of
 
 
 @dataclass(frozen=True)
@@ -28,22 +29,11 @@ class Add(Layer):
         return total(node.y, node.xs, "activations")
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        dy, dxs = node.dy, node.dxs
-        size = dy.nbytes // 4
-        # The first gradient may be dy itself, so it comes last. Others are copies.
-        return tuple(
-            Launch(
-                "joins.copy",
-                (dx,),
-                (dy,),
-                view="flat",
-                may_overwrite=((dx, dy, "gradients"),) if i == 0 else (),
-                grid=grid_of(size),
-                bytes_accessed=2 * dy.nbytes,
-            )
-            for i, dx in (*enumerate(dxs[1:], 1), (0, dxs[0]))
-            if dx is not None
-        )
+        dy, first, *others = node.dy, *node.dxs
+        copies = [elementwise("joins.copy", dx, dy, flops=0) for dx in others]
+        # The first gradient may lie on dy itself, so it comes last.
+        last = elementwise("joins.copy", first, dy, in_place=(dy, "gradients"), flops=0)
+        return (*(launch for copy in copies for launch in copy), *last)
 
 
 @dataclass(frozen=True)
@@ -69,80 +59,50 @@ class Concat(Layer):
         return (shape[0], sum(x[1] for x in inputs), *shape[2:])
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        y = node.y
+        count = len(node.xs)
         return tuple(
-            Launch(
-                "joins.concat",
-                (y,),
-                (x,),
-                (offset,),
-                view="rows",
-                portion=(i, len(node.xs)),
-                grid=images(x),
-                bytes_accessed=2 * x.nbytes,
-            )
+            part("joins.concat", node.y, x, x, offset, (i, count))
             for i, (x, offset) in enumerate(zip(node.xs, offsets(node.xs), strict=True))
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        dy = node.dy
         return tuple(
-            Launch(
-                "joins.split",
-                (dx,),
-                (dy,),
-                (offset,),
-                view="rows",
-                grid=images(dx),
-                bytes_accessed=2 * dx.nbytes,
-            )
+            part("joins.split", dx, node.dy, dx, offset)
             for dx, offset in zip(node.dxs, offsets(node.xs), strict=True)
             if dx is not None
         )
 
 
-def total(
-    y: Tensor, xs: tuple[Tensor, ...], setting: Literal["gradients", "activations"]
-) -> tuple[Launch, ...]:
-    """y = x_0 + x_1 + ..., added from left to right; y may lie on x_0."""
-    size = y.nbytes // 4
-    grid = grid_of(size)
-    first = Launch(
-        "joins.add",
-        (y,),
-        xs[:2],
-        view="flat",
-        may_overwrite=((y, xs[0], setting),),
-        grid=grid,
-        flops=size,
-        bytes_accessed=3 * y.nbytes,
+def part(
+    kernel: str,
+    output: Tensor,
+    source: Tensor,
+    smaller: Tensor,
+    offset: int,
+    portion: tuple[int, int] | None = None,
+) -> Launch:
+    """Copy the smaller tensor to or from its place in every image of the other."""
+    images, size = smaller.shape[0], smaller.size
+    return Launch(
+        kernel,
+        (output,),
+        (source,),
+        (offset,),
+        view="rows",
+        portion=portion,
+        grid=(*grid_of(size // images), rows(images)),
+        bytes_accessed=2 * smaller.nbytes,
     )
-    if len(xs) == 2:
-        return (first,)
-    others = (
-        Launch(
-            "joins.accumulate",
-            (y,),
-            (x,),
-            view="flat",
-            updates=True,
-            grid=grid,
-            flops=size,
-            bytes_accessed=3 * y.nbytes,
-        )
-        for x in xs[2:]
-    )
-    return (first, *others)
+
+
+def total(y: Tensor, xs: tuple[Tensor, ...], setting: Overwrite) -> tuple[Launch, ...]:
+    """Compute y = x_0 + x_1 + ..., added from left to right; y may lie on x_0."""
+    launches = elementwise("joins.add", y, *xs[:2], in_place=(xs[0], setting))
+    for x in xs[2:]:
+        launches += elementwise("joins.accumulate", y, x, updates=True)
+    return launches
 
 
 def offsets(xs: tuple[Tensor, ...]) -> list[int]:
-    """Where in an image of the output the values of every input begin."""
-    starts = [0]
-    for x in xs[:-1]:
-        starts.append(starts[-1] + x.nbytes // 4 // x.shape[0])
-    return starts
-
-
-def images(x: Tensor) -> tuple[int, ...]:
-    """Grid of a kernel with a row of blocks for every image."""
-    return (*grid_of(x.nbytes // 4 // x.shape[0]), rows(x.shape[0]))
+    """Return where in an image of the output the values of every input begin."""
+    return list(accumulate((x.size // x.shape[0] for x in xs[:-1]), initial=0))

@@ -57,7 +57,6 @@ class Linear(Layer):
             grid=tiles(x.shape[0], outputs, tile),
             block=(SIDE, SIDE),
             flops=2 * x.shape[0] * outputs * inputs,
-            bytes_accessed=x.nbytes + w.nbytes + y.nbytes,
         )
         return (product, *add_bias(node))
 
@@ -66,7 +65,6 @@ class Linear(Layer):
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         outputs, inputs = w.shape
         flops = 2 * x.shape[0] * outputs * inputs
-        bytes_accessed = x.nbytes + w.nbytes + dy.nbytes
         filter_gradient = Launch(
             "linear.filter_64x64",
             (dw,),
@@ -75,7 +73,6 @@ class Linear(Layer):
             grid=tiles(outputs, inputs, LARGE),
             block=(SIDE, SIDE),
             flops=flops,
-            bytes_accessed=bytes_accessed,
         )
         if dx is None:
             return (filter_gradient, *bias_gradient(node))
@@ -89,7 +86,6 @@ class Linear(Layer):
             grid=tiles(x.shape[0], inputs, tile),
             block=(SIDE, SIDE),
             flops=flops,
-            bytes_accessed=bytes_accessed,
         )
         return (filter_gradient, *bias_gradient(node), data_gradient)
 

@@ -5,7 +5,7 @@ from math import inf
 
 from snref.layers.base import Layer, Node
 from snref.layers.shapes import image, rows
-from snref.plans import Launch, Shape, Work, grid_of
+from snref.plans import Launch, Scalar, Shape, Work, grid_of
 
 THREADS = 64  # of a block
 LARGEST = 15  # channels that a thread of the backward keeps
@@ -39,46 +39,46 @@ class LRN(Layer):
         return image(inputs)
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        size = x.nbytes // 4
+        x = node.x
         return (
             Launch(
                 "lrn.forward",
-                (y,),
+                (node.y,),
                 (x,),
-                (self.size, self.alpha, self.beta, self.k),
+                self._scalars,
                 view="channels",
                 grid=pixels(x.shape),
                 block=(THREADS,),
-                flops=(2 * self.size + 4) * size,  # a power counts as one
-                bytes_accessed=2 * x.nbytes,
+                flops=(2 * self.size + 4) * x.size,  # a power counts as one
             ),
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, y, dy, dx = node.x, node.y, node.dy, node.dx
+        x, dy, dx = node.x, node.dy, node.dx
         if dx is None:
             return ()
-        size = x.nbytes // 4
         return (
             Launch(
                 "lrn.backward",
                 (dx,),
                 (x, dy),
-                (self.size, self.alpha, self.beta, self.k),
+                self._scalars,
                 view="channels",
                 # The original reads y, too, and lists the gradient twice: dx is dy.
-                retained=(y, dy) if node.declarations == "original" else (),
+                retained=node.original(node.y, dy),
                 may_overwrite=((dx, dy, "gradients"),),
                 grid=pixels(x.shape),
                 block=(THREADS,),
-                flops=(4 * self.size + 10) * size,
-                bytes_accessed=3 * x.nbytes,
+                flops=(4 * self.size + 10) * x.size,
             ),
         )
 
+    @property
+    def _scalars(self) -> tuple[Scalar, ...]:
+        return (self.size, self.alpha, self.beta, self.k)
+
 
 def pixels(shape: Shape) -> tuple[int, ...]:
-    """Grid of a kernel with a thread for all channels of a pixel."""
+    """Return the grid of a kernel with a thread for all channels of a pixel."""
     n, _, h, w = shape
     return (*grid_of(h * w, THREADS), rows(n))

@@ -1,6 +1,7 @@
 """Pooling: the largest or the mean value of every window of a channel."""
 
 from dataclasses import dataclass
+from math import prod
 
 from snref.layers.base import Layer, Node
 from snref.layers.shapes import (
@@ -14,8 +15,8 @@ from snref.layers.shapes import (
 )
 from snref.plans import Launch, Scalar, Shape, Tensor, Work, grid_of
 
-MOST_PLANES = 65536  # blocks; they go on with other channels
-WIDEST = 64  # columns of a window, of which the backward's blocks keep a row
+MOST_PLANES = 65536  # blocks; if there are more channels, each block takes several
+WIDEST = 64  # columns of a window; a block of the backward keeps a row of them
 
 
 @dataclass(frozen=True)
@@ -39,41 +40,39 @@ class MaxPool(Layer):
         check_padding(self.kernel, step(self.stride, self.kernel), self.padding)
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        n, c, *x = image(inputs)
-        stride = step(self.stride, self.kernel)
-        return (n, c, *positions(tuple(x), self.kernel, stride, self.padding))
+        return pooled(image(inputs), self.kernel, self.stride, self.padding)
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        return (
-            Launch(
-                "pool.max_forward",
-                (y,),
-                (x,),
-                window(self.kernel, self.stride, self.padding),
-                grid=planes(x),
-                block=strip(y),
-                flops=taps(self.kernel) * (y.nbytes // 4),
-                bytes_accessed=x.nbytes + y.nbytes,
-            ),
-        )
+        return self._launch("pool.max_forward", node, node.y, (node.x,))
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, y, dy, dx = node.x, node.y, node.dy, node.dx
-        if dx is None:
+        inputs = node.x, node.dy
+        # cuDNN asks for y, too; the kernel finds the maxima again.
+        return self._launch(
+            "pool.max_backward", node, node.dx, inputs, node.original(node.y), flops=2
+        )
+
+    def _launch(
+        self,
+        kernel: str,
+        node: Node,
+        output: Tensor | None,
+        inputs: tuple[Tensor, ...],
+        retained: tuple[Tensor, ...] = (),
+        flops: int = 1,
+    ) -> tuple[Work, ...]:
+        if output is None:
             return ()
         return (
             Launch(
-                "pool.max_backward",
-                (dx,),
-                (x, dy),
+                kernel,
+                (output,),
+                inputs,
                 window(self.kernel, self.stride, self.padding),
-                # cuDNN asks for y, too; the kernel finds the maxima again.
-                retained=(y,) if node.declarations == "original" else (),
-                grid=planes(x),
-                block=strip(y),
-                flops=2 * taps(self.kernel) * (y.nbytes // 4),
-                bytes_accessed=2 * x.nbytes + dy.nbytes,
+                retained=retained,
+                grid=planes(node.x),
+                block=strip(node.y),
+                flops=flops * prod(pair(self.kernel)) * node.y.size,
             ),
         )
 
@@ -98,95 +97,67 @@ class AveragePool(Layer):
     count_padding: bool = False
 
     def __post_init__(self) -> None:
-        if self.kernel is None:
-            if self.stride is not None or self.padding != 0:
-                raise ValueError("a stride or padding needs a kernel")
-            return
-        check_padding(self.kernel, step(self.stride, self.kernel), self.padding)
+        if self.kernel is not None:
+            check_padding(self.kernel, step(self.stride, self.kernel), self.padding)
+        elif self.stride is not None or self.padding != 0:
+            raise ValueError("a stride or padding needs a kernel")
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        n, c, *x = image(inputs)
-        kernel = (x[0], x[1]) if self.kernel is None else self.kernel
-        stride = step(self.stride, kernel)
-        return (n, c, *positions(tuple(x), kernel, stride, self.padding))
+        x = image(inputs)
+        return pooled(x, self._kernel_on(x), self.stride, self.padding)
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        kernel = self.kernel_on(x)
-        flops, bytes_accessed = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
-        if self.is_global(x):
-            return (
-                Launch(
-                    "pool.global_average_forward",
-                    (y,),
-                    (x,),
-                    view="channels",
-                    grid=grid_of(y.nbytes // 4),
-                    flops=flops,
-                    bytes_accessed=bytes_accessed,
-                ),
-            )
-        scalars = window(kernel, self.stride, self.padding)
-        return (
-            Launch(
-                "pool.average_forward",
-                (y,),
-                (x,),
-                (*scalars, int(self.count_padding)),
-                grid=planes(x),
-                block=strip(y),
-                flops=flops,
-                bytes_accessed=bytes_accessed,
-            ),
-        )
+        return self._launch("forward", node, node.y, node.x)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, y, dy, dx = node.x, node.y, node.dy, node.dx
-        if dx is None:
-            return ()
         # cuDNN asks for x and y for every kind of pooling.
-        retained = (x, y) if node.declarations == "original" else ()
-        kernel = self.kernel_on(x)
-        flops, bytes_accessed = taps(kernel) * (y.nbytes // 4), x.nbytes + y.nbytes
-        if self.is_global(x):
-            return (
-                Launch(
-                    "pool.global_average_backward",
-                    (dx,),
-                    (dy,),
-                    view="channels",
-                    retained=retained,
-                    grid=planes(x),
-                    block=strip(y),
-                    flops=flops,
-                    bytes_accessed=bytes_accessed,
-                ),
-            )
-        scalars = window(kernel, self.stride, self.padding)
+        retained = node.original(node.x, node.y)
+        return self._launch("backward", node, node.dx, node.dy, retained)
+
+    def _launch(
+        self,
+        direction: str,
+        node: Node,
+        output: Tensor | None,
+        source: Tensor,
+        retained: tuple[Tensor, ...] = (),
+    ) -> tuple[Work, ...]:
+        if output is None:
+            return ()
+        x, y = node.x, node.y
+        kernel = self._kernel_on(x.shape)
+        whole = kernel == x.shape[2:] and sides(self.padding) == (0, 0, 0, 0)
+        if whole:
+            scalars: tuple[Scalar, ...] = ()
+        else:
+            scalars = window(kernel, self.stride, self.padding)
+            scalars += (int(self.count_padding),)
+        thread_an_output = whole and direction == "forward"
         return (
             Launch(
-                "pool.average_backward",
-                (dx,),
-                (dy,),
-                (*scalars, int(self.count_padding)),
+                f"pool.{'global_' if whole else ''}average_{direction}",
+                (output,),
+                (source,),
+                scalars,
+                view="channels" if whole else "shape",
                 retained=retained,
-                grid=planes(x),
-                block=strip(y),
-                flops=flops,
-                bytes_accessed=bytes_accessed,
+                grid=grid_of(y.size) if thread_an_output else planes(x),
+                block=(256,) if thread_an_output else strip(y),
+                flops=prod(kernel) * y.size,
             ),
         )
 
-    def kernel_on(self, x: Tensor) -> tuple[int, int]:
-        return (x.shape[2], x.shape[3]) if self.kernel is None else pair(self.kernel)
+    def _kernel_on(self, x: Shape) -> tuple[int, int]:
+        return (x[2], x[3]) if self.kernel is None else pair(self.kernel)
 
-    def is_global(self, x: Tensor) -> bool:
-        """Whether the one window is the whole image."""
-        return self.kernel_on(x) == x.shape[2:] and sides(self.padding) == (0, 0, 0, 0)
+
+def pooled(x: Shape, kernel: Pair, stride: Pair | None, padding: Padding) -> Shape:
+    """Return the shape of the output for images of shape x."""
+    return (*x[:2], *positions(x[2:], kernel, step(stride, kernel), padding))
 
 
 def step(stride: Pair | None, kernel: Pair) -> Pair:
-    """The stride; by default the kernel, so that windows do not overlap."""
+    """Return the stride; by default the kernel's size: no window overlaps another."""
     return kernel if stride is None else stride
 
 
@@ -201,22 +172,16 @@ def check_padding(kernel: Pair, stride: Pair, padding: Padding) -> None:
 
 
 def window(kernel: Pair, stride: Pair | None, padding: Padding) -> tuple[Scalar, ...]:
-    """The scalars of a launch; how far padding goes at the end follows from shapes."""
+    """Return the scalars of a launch. Padding at the end follows from the shapes."""
     top, _, left, _ = sides(padding)
     return (*pair(kernel), *pair(step(stride, kernel)), top, left)
 
 
-def taps(kernel: Pair) -> int:
-    """Values in a window."""
-    r, s = pair(kernel)
-    return r * s
-
-
 def planes(x: Tensor) -> tuple[int, ...]:
-    """Grid of pooling: a block for a channel of an image."""
+    """Return the grid of pooling: a block for each channel of an image."""
     return (min(x.shape[0] * x.shape[1], MOST_PLANES),)
 
 
 def strip(y: Tensor) -> tuple[int, ...]:
-    """Block of pooling: one row of threads, which divide the windows of a row."""
+    """Return the block: one row of threads, which divide the windows of a row."""
     return (32,) if y.shape[3] <= 32 else (64,)

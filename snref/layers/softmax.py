@@ -34,19 +34,16 @@ class Softmax(Layer):
         return {"losses": (inputs[0][0],), "loss": (1,)}
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        labels, losses = node.saved["labels"], node.saved["losses"]
-        size = x.nbytes // 4
+        x, labels, losses = node.x, node.saved["labels"], node.saved["losses"]
         return (
             Launch(
                 "softmax.forward",
-                (y,),
+                (node.y,),
                 (x,),
                 view="rows",
                 grid=(x.shape[0],),
                 block=(THREADS,),
-                flops=5 * size,
-                bytes_accessed=2 * x.nbytes,
+                flops=5 * x.size,
             ),
             Launch(
                 "softmax.losses",
@@ -55,8 +52,7 @@ class Softmax(Layer):
                 view="rows",
                 grid=(x.shape[0],),
                 block=(THREADS,),
-                flops=4 * size,
-                bytes_accessed=x.nbytes + labels.nbytes + losses.nbytes,
+                flops=4 * x.size,
             ),
             Launch(
                 "softmax.mean",
@@ -72,7 +68,6 @@ class Softmax(Layer):
         x, y, dx = node.x, node.y, node.dx
         if dx is None:
             return ()
-        size = x.nbytes // 4
         return (
             Launch(
                 "softmax.backward",
@@ -80,11 +75,11 @@ class Softmax(Layer):
                 (y, node.saved["labels"]),
                 (1 / x.shape[0],),
                 view="rows",
-                retained=(x,) if node.declarations == "original" else (),
+                retained=node.original(x),
                 may_overwrite=((dx, y, "gradients"),),
                 grid=(x.shape[0],),
                 block=(THREADS,),
-                flops=2 * size,
+                flops=2 * x.size,
                 bytes_accessed=2 * x.nbytes,
             ),
         )
@@ -118,13 +113,12 @@ class PixelSoftmax(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, labels, loss = node.x, node.y, node.saved["labels"], node.saved["loss"]
-        size = x.nbytes // 4
         return (
             Launch(
                 f"{PLANNED}pixel_softmax.forward",
                 (y, loss),
                 (x, labels),
-                flops=9 * size,
+                flops=9 * x.size,
                 bytes_accessed=2 * x.nbytes + labels.nbytes,
             ),
         )
@@ -133,15 +127,14 @@ class PixelSoftmax(Layer):
         x, y, labels, dx = node.x, node.y, node.saved["labels"], node.dx
         if dx is None:
             return ()
-        size = x.nbytes // 4
         return (
             Launch(
                 f"{PLANNED}pixel_softmax.backward",
                 (dx,),
                 (y, labels),
-                retained=(x,) if node.declarations == "original" else (),
+                retained=node.original(x),
                 may_overwrite=((dx, y, "gradients"),),
-                flops=2 * size,
+                flops=2 * x.size,
                 bytes_accessed=2 * x.nbytes + labels.nbytes,
             ),
         )

@@ -10,7 +10,8 @@ from snref.plans.tensor import Tensor
 Kernel: TypeAlias = str | Callable[..., Any]
 Scalar: TypeAlias = int | float | str
 View: TypeAlias = Literal["shape", "rows", "channels", "flat"]
-InPlace: TypeAlias = tuple[Tensor, Tensor, Literal["gradients", "activations"]]
+Overwrite: TypeAlias = Literal["gradients", "activations"]
+InPlace: TypeAlias = tuple[Tensor, Tensor, Overwrite]
 Part: TypeAlias = Literal["forward", "data", "filter"]
 
 # The scalars of a launch that change from run to run or from iteration to iteration.
@@ -35,7 +36,9 @@ class Launch:
                    them, because the paper's authors declared them
     may_overwrite  (output, input, setting): the output may lie on the input's memory
                    when ``overwrite`` is this setting (or, for "gradients", a wider one)
-    flops, bytes_accessed   floating-point operations, and bytes read and written
+    flops          floating-point operations, for the model of time
+    bytes_accessed   bytes read and written, for the same; by default each output and
+                   each input once, and outputs twice if they are read, too
     """
 
     kernel: Kernel
@@ -50,7 +53,18 @@ class Launch:
     grid: tuple[int, ...] = (1,)
     block: tuple[int, ...] = (256,)
     flops: int = 0
-    bytes_accessed: int = 0
+    bytes_accessed: int = -1
+
+    def __post_init__(self) -> None:
+        if any(tensor is None for tensor in self.outputs):
+            raise ValueError(
+                f"kernel {self.kernel_name} writes None: where no gradient is wanted, "
+                "node.dx is None, and the layer returns no launch"
+            )
+        if self.bytes_accessed < 0:
+            reads = self.inputs + (self.outputs if self.updates else ())
+            accessed = sum(tensor.nbytes for tensor in self.outputs + reads)
+            object.__setattr__(self, "bytes_accessed", accessed)
 
     @property
     def kernel_name(self) -> str:

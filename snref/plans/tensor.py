@@ -58,6 +58,11 @@ class Tensor:
         object.__setattr__(self, "scheduled", self.kind in SCHEDULED)
 
     @property
+    def size(self) -> int:
+        """Return the number of elements."""
+        return prod(self.shape)
+
+    @property
     def is_data(self) -> bool:
         """Whether the papers count it: a layer's output or a data gradient."""
         return self.kind in ("activation", "gradient")
