@@ -4,13 +4,13 @@ A net is built from values. A value that several layers read becomes a FORK, as 
 the paper; a layer with several inputs is a join. Nothing is allocated here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import index
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-from snref.layers.base import Declarations, Layer, Node
+from snref.layers.base import Declarations, Layer, Node, make_node
 from snref.layers.fork import Fork
 from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor
 from snref.support.units import one_of, shortened
@@ -186,20 +186,8 @@ class Net:
 
     def tensors(self, *kinds: Kind) -> tuple[Tensor, ...]:
         """The net's distinct tensors of these kinds, in forward order."""
-        found: dict[Tensor, None] = {}
-        for node in self.nodes:
-            for tensor in (
-                *node.xs,
-                *node.parameters.values(),
-                *node.parameter_gradients.values(),
-                *node.momenta.values(),
-                *node.saved.values(),
-                *node.ys,
-                *(t for t in node.dxs if t is not None),
-            ):
-                if tensor.kind in kinds:
-                    found[tensor] = None
-        return tuple(found)
+        tensors = (tensor for node in self.nodes for tensor in node.tensors)
+        return tuple(dict.fromkeys(t for t in tensors if t.kind in kinds))
 
 
 def _check_name(what: str, name: str) -> None:
@@ -284,7 +272,6 @@ class _Wire:
 
     name: str
     layer: Layer | None  # None for the input
-    shape: Shape
     sources: list[tuple["_Wire", int]] = field(default_factory=list)  # and which y
     readers: list["_Wire"] = field(default_factory=list)
 
@@ -293,10 +280,10 @@ def _wire(net: Net) -> _Wire:
     """Connect the layers as added, a fork after each value that several read."""
     copies = net.forks == "copy"
     assert net._input is not None
-    root = _Wire(net._input.name, None, net._input.shape)
+    root = _Wire(net._input.name, None)
     wires = {root.name: root}
     for entry in net._entries:
-        wires[entry.name] = _Wire(entry.name, entry.layer, entry.output.shape)
+        wires[entry.name] = _Wire(entry.name, entry.layer)
     uses: dict[str, list[_Wire]] = {name: [] for name in wires}
     for entry in net._entries:
         for value in entry.inputs:
@@ -307,7 +294,7 @@ def _wire(net: Net) -> _Wire:
         no_gradient = wire is root and not net.has_image_gradient
         if len(users) > 1 and not (no_gradient and not copies):
             fork = Fork(len(users), copies)
-            split = _Wire(f"{name}.fork", fork, wire.shape, [(wire, 0)], users)
+            split = _Wire(f"{name}.fork", fork, [(wire, 0)], users)
             if split.name in wires:
                 raise ValueError(f"two layers are called {split.name!r}, one is a fork")
             wire.readers = [split]
@@ -338,92 +325,34 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
     for wire in layers:
         if wire.readers and wire.layer and wire.layer.loss:
             raise ValueError(f"the loss {wire.name!r} is read by another layer")
-    image = Tensor(root.name, root.shape, "input")
+    image = Tensor(root.name, net.input_shape, "input")
     ys: dict[_Wire, tuple[Tensor, ...]] = {root: (image,)}
     dys: dict[_Wire, tuple[Tensor | None, ...]] = {root: (None,)}
     if net.has_image_gradient:
-        dys[root] = (Tensor(f"{root.name}.dy", root.shape, "gradient"),)
-    nodes: list[Node] = []
+        dys[root] = (Tensor(f"{root.name}.dy", net.input_shape, "gradient"),)
+    nodes: dict[str, Node] = {}
     for number, wire in enumerate(layers, 1):
-        layer, name = wire.layer, wire.name
-        assert layer is not None
-        xs = tuple(ys[source][which] for source, which in wire.sources)
-        dxs = tuple(dys[source][which] for source, which in wire.sources)
-        if isinstance(layer, Fork):
-            count = range(layer.branches)
-            if layer.copies:
-                ys[wire] = tuple(Tensor(f"{name}.y{i}", wire.shape) for i in count)
-            else:
-                ys[wire] = xs * layer.branches
-            gradients = tuple(
-                Tensor(f"{name}.dy{i}", wire.shape, "gradient") for i in count
-            )
-        else:
-            ys[wire] = (Tensor(f"{name}.y", wire.shape),)
-            gradients = (Tensor(f"{name}.dy", wire.shape, "gradient"),)
-        shapes = [x.shape for x in xs]
-        own = layer.parameter_shapes(*shapes)
-        trained = own or layer.shared_parameters()
-        if not trained and all(dx is None for dx in dxs):  # nothing before is trained
-            gradients = ()
-        gradients = gradients if wire.readers else ()
-        dys[wire] = gradients or (None,) * len(ys[wire])
-        parameters = _named(name, "{}", own, "parameter")
-        parameter_gradients = _named(name, "d{}", own, "parameter_gradient")
-        for key, (owner, its_key) in layer.shared_parameters().items():
-            owning = next(node for node in nodes if node.name == owner)
-            parameters[key] = owning.parameters[its_key]
-            parameter_gradients[key] = owning.parameter_gradients[its_key]
-        saved = {
-            key: Tensor(f"{name}.{key}", shape, "state")
-            for key, shape in layer.saved_shapes(*shapes).items()
-        }
-        if layer.loss:
-            labels = layer.labels_shape(*shapes)
-            saved["labels"] = Tensor("labels", labels, "input", "int32")
-        nodes.append(
-            Node(
-                name,
-                number,
-                layer,
-                xs,
-                ys[wire],
-                dxs,
-                gradients,
-                parameters,
-                parameter_gradients,
-                _named(name, "{}.momentum", own, "momentum"),
-                saved,
-                net.declarations,
-            )
+        assert wire.layer is not None
+        node = nodes[wire.name] = make_node(
+            wire.layer,
+            wire.name,
+            number,
+            tuple(ys[source][which] for source, which in wire.sources),
+            tuple(dys[source][which] for source, which in wire.sources),
+            net.declarations,
+            nodes,
         )
-    _check_tensor_names(image, nodes)
-    return tuple(nodes)
+        ys[wire], dys[wire] = node.ys, node.dys or (None,) * len(node.ys)
+    _check_tensor_names(nodes.values())
+    return tuple(nodes.values())
 
 
-def _check_tensor_names(image: Tensor, nodes: Sequence[Node]) -> None:
-    """A name in a file must say which tensor is meant."""
-    taken = {image.name: image}
+def _check_tensor_names(nodes: Iterable[Node]) -> None:
+    """Raise ValueError if two tensors have one name: files could not tell them apart."""
+    taken: dict[str, Tensor] = {}
     for node in nodes:
-        for tensor in (
-            *node.ys,
-            *(dx for dx in node.dxs if dx is not None),
-            *node.parameters.values(),
-            *node.parameter_gradients.values(),
-            *node.momenta.values(),
-            *node.saved.values(),
-        ):
+        for tensor in node.tensors:
             if taken.setdefault(tensor.name, tensor) is not tensor:
                 raise ValueError(
                     f"layer {node.name!r}: two tensors are called {tensor.name!r}"
                 )
-
-
-def _named(
-    layer: str, form: str, shapes: dict[str, Shape], kind: Kind
-) -> dict[str, Tensor]:
-    """A tensor of this kind for every parameter of a layer."""
-    return {
-        name: Tensor(f"{layer}.{form.format(name)}", shape, kind)
-        for name, shape in shapes.items()
-    }

@@ -4,13 +4,14 @@ A layer *declares* what its backward reads. That one line decides every number o
 both papers, so it is the most visible line of a layer's file (``snref/layers``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from snref.layers.shapes import one
 from snref.plans import (
     Kernel,
+    Kind,
     Launch,
     Overwrite,
     Scalar,
@@ -62,6 +63,17 @@ class Node:
     def dy(self) -> Tensor:
         return self.dys[0]
 
+    @property
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors of the node but the gradients of its outputs."""
+        yield from self.xs
+        yield from self.parameters.values()
+        yield from self.parameter_gradients.values()
+        yield from self.momenta.values()
+        yield from self.saved.values()
+        yield from self.ys
+        yield from (dx for dx in self.dxs if dx is not None)
+
     def original(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors under the original declarations, and none under lean.
 
@@ -88,6 +100,10 @@ class Layer:
         Raises ValueError if the inputs do not fit the layer.
         """
         return one(inputs)
+
+    def output_tensors(self, name: str, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return the output tensors for these inputs: one, but for a fork."""
+        return (Tensor(f"{name}.y", self.output_shape(*(x.shape for x in xs))),)
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
         """Shapes of the trained tensors, by name."""
@@ -126,6 +142,52 @@ class Layer:
             descend(w, node.momenta[name], node.parameter_gradients[name])
             for name, w in node.parameters.items()
         )
+
+
+def make_node(
+    layer: Layer,
+    name: str,
+    number: int,
+    xs: tuple[Tensor, ...],
+    dxs: tuple[Tensor | None, ...],
+    declarations: Declarations,
+    before: Mapping[str, Node],
+) -> Node:
+    """Make the node of a layer that reads xs, with all its other tensors.
+
+    before: the net's nodes so far by name, whose parameters the layer may share.
+    """
+
+    def named(form: str, shapes: dict[str, Shape], kind: Kind) -> dict[str, Tensor]:
+        return {
+            key: Tensor(f"{name}.{form.format(key)}", shape, kind)
+            for key, shape in shapes.items()
+        }
+
+    shapes = [x.shape for x in xs]
+    own = layer.parameter_shapes(*shapes)
+    parameters = named("{}", own, "parameter")
+    gradients = named("d{}", own, "parameter_gradient")
+    for key, (owner, its_key) in layer.shared_parameters().items():
+        parameters[key] = before[owner].parameters[its_key]
+        gradients[key] = before[owner].parameter_gradients[its_key]
+    saved = named("{}", layer.saved_shapes(*shapes), "state")
+    ys = layer.output_tensors(name, xs)
+    dys = tuple(
+        Tensor(f"{name}.dy{i if len(ys) > 1 else ''}", y.shape, "gradient")
+        for i, y in enumerate(ys)
+    )
+    trained = parameters or any(dx is not None for dx in dxs)  # it, or what is before
+    if layer.loss or not trained:
+        dys = ()
+    if layer.loss:
+        labels = layer.labels_shape(*shapes)
+        saved["labels"] = Tensor("labels", labels, "input", "int32")
+    momenta = named("{}.momentum", own, "momentum")
+    return Node(
+        *(name, number, layer, xs, ys, dxs, dys),
+        *(parameters, gradients, momenta, saved, declarations),
+    )
 
 
 def elementwise(

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from snref.layers.base import Layer, Node, elementwise
 from snref.layers.joins import total
-from snref.plans import Work
+from snref.plans import Tensor, Work
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ class Fork(Layer):
     def __post_init__(self) -> None:
         if self.branches < 2:
             raise ValueError(f"branches {self.branches}: must be >= 2")
+
+    def output_tensors(self, name: str, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if not self.copies:
+            return xs * self.branches
+        return tuple(Tensor(f"{name}.y{i}", xs[0].shape) for i in range(self.branches))
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         copied = node.ys if self.copies else ()
