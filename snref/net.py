@@ -348,7 +348,7 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
 
 
 def _check_tensor_names(nodes: Iterable[Node]) -> None:
-    """Raise ValueError if two tensors have one name: files could not tell them apart."""
+    """Raise ValueError if two tensors have one name, by which files know them."""
     taken: dict[str, Tensor] = {}
     for node in nodes:
         for tensor in node.tensors:
