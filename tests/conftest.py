@@ -18,3 +18,15 @@ def device(request: pytest.FixtureRequest) -> str:
     if request.param == "cuda" and (reason := _no_gpu()):
         pytest.skip(reason)
     return str(request.param)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which every test was skipped: it has shown nothing.
+
+    So ``pytest -m ptx`` without the extra that it needs is no success.
+    """
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    stats = reporter.stats if reporter else {}
+    if session.exitstatus == 0 and "skipped" in stats and "passed" not in stats:
+        reporter.write_line("\nevery test was skipped: this run has shown nothing")
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED

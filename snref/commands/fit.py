@@ -178,6 +178,7 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
                 may_overwrite=tuple(
                     (half(output), half(target), when)
                     for output, target, when in piece.may_overwrite
+                    if half(output).dtype == half(target).dtype  # not over the loss
                 ),
             )
         first, second = piece.inputs

@@ -91,7 +91,7 @@ def _start(jobs: Sequence[Job]) -> subprocess.Popen[bytes]:
         "from snref.simt.ahead import help_; help_()"
     )
     helper = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-P", "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
