@@ -213,7 +213,7 @@ def _compare(index: int, run: Run, origin: Run) -> None:
 
 
 def _settings(work: Work) -> tuple[object, ...]:
-    """Return all but tensors that a plan may not change of a launch, or of a choice.
+    """Return all that a plan may not change of a launch, or of a choice.
 
     Scalars are compared as text, which tells 1 from 1.0, as kernels do.
     """
@@ -228,6 +228,7 @@ def _settings(work: Work) -> tuple[object, ...]:
         work.grid,
         work.block,
         work.flops,
+        work.bytes_accessed,
         *map(len, (work.outputs, work.inputs, work.retained)),
     )
 

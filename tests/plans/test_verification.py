@@ -153,9 +153,8 @@ def test_other_kernels_other_scalars_and_smaller_tensors_are_objected_to() -> No
     ):
         assert "forward loss: has other kernels" in objection(with_loss(other), ROUTE)
     small = tensor("small", items=32)
-    plan = held(
-        CONV, RELU, forward("loss", small, y), backward("loss", dy, y, small), RELU_BACK
-    )
+    loss = Run("loss", "forward", (Launch("loss", (small,), (y,), bytes_accessed=512),))
+    plan = held(CONV, RELU, loss, backward("loss", dy, y, small), RELU_BACK)
     assert "uses small, float32 (32,), for z, float32 (64,)" in objection(plan, ROUTE)
 
 
