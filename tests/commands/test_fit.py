@@ -12,8 +12,8 @@ import pytest
 import snref
 from snref.__main__ import main
 from snref.commands import doctor
-from snref.commands.fit import Counted, halved, largest
 from snref.nets import find, random_net
+from snref.planning.fit import Counting, halved, largest
 from snref.planning.reports import resident
 from snref.plans import OutOfMemory, lower_bound
 
@@ -64,8 +64,9 @@ def test_the_table_adds_up_and_says_what_it_does_not_count(command):
     code, out, _ = command("fit lenet --memory 1GB")
     assert code == 0 and "fits in 1,000,000,000 bytes (953.674 MiB)" in out
     rows = re.findall(r"^  (\D+?) +([\d,]+) +[\d.]+$", out, re.MULTILINE)
-    *parts, (name, total) = [(n, int(b.replace(",", ""))) for n, b in rows]
+    *parts, (name, total), host = [(n, int(b.replace(",", ""))) for n, b in rows]
     assert name == "total" and sum(nbytes for _, nbytes in parts) == total
+    assert host == ("kept on the host at once", 0)
     assert "not counted: the CUDA context" in out
 
 
@@ -98,6 +99,30 @@ def test_half_precision_halves_activations_and_gradients_but_for_the_loss(comman
         assert lower_bound(made) < lower_bound(whole)
 
 
+def test_the_bytes_that_a_plan_keeps_on_the_host_are_told_and_limited(command):
+    line = "alexnet --batch 200 --memory 1.5GiB"
+    _, report = fit(command, line)
+    host = report["asked"]["host_bytes"]
+    assert report["asked"]["transfers"] != "none" and host > 0
+    _, out, _ = command(f"fit {line}")
+    assert re.search(rf"kept on the host at once +{host:,} ", out)
+    _, report = fit(command, f"{line} --host-memory {host - 1}")
+    assert report["asked"].get("host_bytes", 0) < host
+
+
+def test_the_total_of_training_is_told_beside_the_papers(command):
+    _, report = fit(command, "lenet --memory 1GB")
+    trained = snref.nets.lenet(32).with_options(image_gradient=False)
+    held = snref.plan(trained, memory="1GB").total_bytes
+    told, asked = report["without_image_gradient"], report["asked"]
+    assert told["total_bytes"] == held <= asked["total_bytes"]
+    assert told["modelled"]["seconds"] < asked["modelled"]["seconds"]
+    _, out, _ = command("fit lenet --memory 1GB")
+    assert f"the total is {held:,}" in out
+    _, report = fit(command, "lenet --memory 1GB --declarations lean")
+    assert report["without_image_gradient"] is None
+
+
 def test_less_host_memory_never_makes_the_batch_larger(command):
     line = "lenet --batch 4 --memory 6MB"
     batches = [
@@ -113,10 +138,10 @@ def test_deeper_finds_the_deepest_resnet(command):
     code, report = fit(command, line)
     assert code == 0 and report["searched"] == "depth"
     blocks = report["largest"]
-    counted = Counted("momentum", "fp32", None)
+    counting = Counting()
 
     def least(n):
-        return counted.least(find(f"resnet:6,32,{n},6", 1, 32))
+        return counting.least(find(f"resnet:6,32,{n},6", 1, 32))
 
     assert least(blocks) <= 500 * 10**6 < least(blocks + 1)
     assert report["at_largest"]["fits"]

@@ -1,0 +1,197 @@
+"""Find the plan with which a net fits in so much memory, and the largest that fits.
+
+Optimizer and number format change what is counted, nothing else: the seconds are those
+of float32 and of gradient descent with momentum.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from snref.net import Net, route
+from snref.planning.quickest import least_time
+from snref.planning.reports import resident
+from snref.plans import (
+    Launch,
+    OutOfMemory,
+    Plan,
+    Tensor,
+    Work,
+    extent,
+    host_memory,
+    lower_bound,
+)
+from snref.scheduler import Options
+from snref.scheduler.in_place import overwrite
+from snref.support.garbage import no_garbage_collection
+from snref.timing.costs import Costs
+from snref.timing.timeline import simulate
+
+Optimizer: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
+Format: TypeAlias = Literal["fp32", "amp"]
+STATE: dict[Optimizer, int] = {  # numbers that an optimizer keeps a parameter
+    "sgd": 0,
+    "momentum": 1,
+    "adam": 2,
+    "adamw": 2,
+}
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted.
+
+    dtype  "amp": activations and gradients in half precision, but for the loss;
+           parameters in both formats
+    """
+
+    optimizer: Optimizer = "momentum"
+    dtype: Format = "fp32"
+
+    def resident(self, net: Net) -> dict[str, int]:
+        """Return the bytes that stay on the device throughout, by what they are."""
+        found = resident(net)
+        parameters = found["parameter"]
+        counted = {
+            "parameters": parameters,
+            "parameter_gradients": found["parameter_gradient"],
+            "optimizer_state": STATE[self.optimizer] * parameters,
+            "state": found["state"],
+            "input": found["input"],
+        }
+        if self.dtype == "amp":
+            counted["half_precision_parameters"] = parameters // 2
+        return counted
+
+    def route(self, net: Net) -> Plan:
+        """Return the net's route, with tensors of the format."""
+        whole = route(net)
+        return halved(whole, net.nodes[-1].y) if self.dtype == "amp" else whole
+
+    def least(self, net: Net) -> int:
+        """Return the fewest bytes of device memory for which a plan exists."""
+        bound = lower_bound(overwrite(self.route(net), "gradients"))
+        return bound + sum(self.resident(net).values())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A net, and its plan of least modelled time in the memory there is."""
+
+    net: Net
+    plan: Plan
+    options: Options
+    resident: dict[str, int]
+    costs: Costs
+
+    @property
+    def total_bytes(self) -> int:
+        """The device memory that the plan needs: what is resident, and the slab."""
+        return sum(self.resident.values()) + extent(self.plan)
+
+    @property
+    def host_bytes(self) -> int:
+        """The most that is kept on the host at once."""
+        return max(host_memory(self.plan), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """The modelled time of an iteration."""
+        return simulate(self.plan, self.costs).seconds
+
+
+def fitted(
+    net: Net,
+    memory: int,
+    costs: Costs,
+    *,
+    counting: Counting = Counting(),
+    host_memory: int | None = None,
+) -> Fit:
+    """Plan a net for so many bytes of the device, and of the host if that is limited.
+
+    Raises OutOfMemory: in bytes of ``memory``, or of ``host_memory``.
+
+    >>> from snref.nets import lenet
+    >>> from snref.timing import roofline
+    >>> net = lenet(batch=32)
+    >>> costs = roofline.costs(route(net), roofline.machine("virtual:k40c"))
+    >>> fit = fitted(net, 11_000_000, costs, counting=Counting("adam"))
+    >>> fit.total_bytes <= 11_000_000, fit.resident["optimizer_state"]
+    (True, 3448640)
+    """
+    there = counting.resident(net)
+    fixed = sum(there.values())
+    with no_garbage_collection():
+        try:
+            options, plan = least_time(
+                counting.route(net),
+                costs,
+                max(0, memory - fixed),
+                host_capacity=host_memory,
+            )
+        except OutOfMemory as error:
+            if error.step == "the host":
+                raise
+            raise OutOfMemory(
+                error.step, error.needed + fixed, memory, error.least + fixed
+            ) from None
+    return Fit(net, plan, options, there, costs)
+
+
+def halved(whole: Plan, loss: Tensor) -> Plan:
+    """Return the route with activations and gradients in half precision.
+
+    The loss keeps its format, so that nothing of half precision may overwrite it.
+
+    >>> from snref.nets import lenet
+    >>> net = lenet(2)
+    >>> half = halved(route(net), net.nodes[-1].y)
+    >>> lower_bound(half) / lower_bound(route(net))
+    0.5
+    """
+    halves: dict[Tensor, Tensor] = {}
+
+    def half(tensor: Tensor) -> Tensor:
+        if not tensor.is_data or tensor is loss:
+            return tensor
+        if tensor not in halves:
+            halves[tensor] = Tensor(tensor.name, tensor.shape, tensor.kind, "float16")
+        return halves[tensor]
+
+    def work(piece: Work) -> Work:
+        if isinstance(piece, Launch):
+            return replace(
+                piece,
+                outputs=tuple(map(half, piece.outputs)),
+                inputs=tuple(map(half, piece.inputs)),
+                retained=tuple(map(half, piece.retained)),
+                may_overwrite=tuple(
+                    (half(output), half(target), when)
+                    for output, target, when in piece.may_overwrite
+                    if half(output).dtype == half(target).dtype
+                ),
+            )
+        first, second = piece.inputs
+        return replace(
+            piece, output=half(piece.output), inputs=(half(first), half(second))
+        )
+
+    steps = tuple(replace(run, work=tuple(map(work, run.work))) for run in whole.runs())
+    return Plan(steps, (*whole.history, "half precision"))
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits, if every smaller one does; 0 if none does.
+
+    >>> largest(lambda n: n <= 1000)
+    1000
+    """
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2  # fits, or is 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
