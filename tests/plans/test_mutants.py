@@ -83,9 +83,9 @@ def test_no_mutant_survives() -> None:
 
 
 @pytest.mark.slow
-def test_no_mutant_of_thirty_plans_survives() -> None:
-    counts = kill_mutants(range(30))
-    assert min(counts[kind] for kind in MUTATIONS) > 50
+def test_no_mutant_of_fifteen_plans_survives() -> None:
+    counts = kill_mutants(range(15))
+    assert min(counts[kind] for kind in MUTATIONS) > 20
     assert counts.total() > 20_000
 
 
