@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from snref import layers, nets
+    from snref.checking import LayerError, check_layer
+    from snref.layers.base import Layer, Node, elementwise
     from snref.net import Net, route
     from snref.planning.planned import plan
     from snref.planning.reports import PlannedNet
-    from snref.plans import InvalidPlan, OutOfMemory, Plan
+    from snref.plans import InvalidPlan, Launch, OutOfMemory, Plan, Tensor, grid_of
     from snref.plans.verification import verify
     from snref.scheduler import PRESETS, Options, schedule
     from snref.training import train
@@ -35,12 +37,20 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "InvalidPlan": "plans",
+    "Launch": "plans",
+    "Layer": "layers.base",
+    "LayerError": "checking",
     "Net": "net",
+    "Node": "layers.base",
     "Options": "scheduler",
     "OutOfMemory": "plans",
     "PRESETS": "scheduler",
     "Plan": "plans",
     "PlannedNet": "planning",
+    "Tensor": "plans",
+    "check_layer": "checking",
+    "elementwise": "layers.base",
+    "grid_of": "plans",
     "layers": "layers",
     "nets": "nets",
     "plan": "planning",
@@ -53,11 +63,19 @@ _MODULES = {
 __all__ = [
     "PRESETS",
     "InvalidPlan",
+    "Launch",
+    "Layer",
+    "LayerError",
     "Net",
+    "Node",
     "Options",
     "OutOfMemory",
     "Plan",
     "PlannedNet",
+    "Tensor",
+    "check_layer",
+    "elementwise",
+    "grid_of",
     "layers",
     "nets",
     "plan",

@@ -15,7 +15,16 @@ PACKAGE = Path(snref.__file__).parent
 # A part of snref -> the parts it may import, and what from outside the standard
 # library. A part is a module or a package; the longest name that fits counts.
 ALLOWED = {
-    "": {"layers", "net", "nets", "planning", "plans", "scheduler", "training"},
+    "": {
+        "checking",
+        "layers",
+        "net",
+        "nets",
+        "planning",
+        "plans",
+        "scheduler",
+        "training",
+    },
     "support": set(),
     "support.imports": {"support", "plans"},
     "simt": {"simt", "numba", "llvmlite", "numpy"},
@@ -29,6 +38,7 @@ ALLOWED = {
     "planning": {"planning", "scheduler", "timing", "net", "plans", "support", ""}
     | {"support.imports"},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy"},
+    "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
     "data": {"data", "support", "numpy"},
 }
 EVERYTHING = {"commands", "__main__", "training"}

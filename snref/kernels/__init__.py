@@ -62,8 +62,10 @@ def check_arguments(launch: Launch) -> None:
             )
     if len(takes) != len(gives):
         code = function.__code__
+        missing = ", ".join(takes[len(gives) :])
+        missing = f": nothing is given for {missing}" if missing else ""
         raise ValueError(
             f"kernel {launch.kernel_name} ({code.co_filename}:{code.co_firstlineno}) "
             f"takes {len(takes)} arguments ({', '.join(takes)}), the launch gives "
-            f"{len(gives)} ({', '.join(gives)})"
+            f"{len(gives)} ({', '.join(gives)}){missing}"
         )

@@ -1,0 +1,330 @@
+"""check_layer says what is wrong with a layer, and nothing of one that is right."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from numba import cuda, float32
+
+import snref
+from snref.checking import LayerError, check_layer
+from snref.layers import (
+    LRN,
+    Add,
+    AveragePool,
+    BatchNorm,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Dropout,
+    Fork,
+    Linear,
+    MaxPool,
+    PixelSoftmax,
+    ReLU,
+    Softmax,
+)
+from snref.layers.base import Layer, Node, elementwise
+from snref.plans import Choice, Launch
+
+IMAGES = (2, 3, 5, 6)
+EXAMPLES = {  # every layer, with shapes of its inputs
+    "LRN": [(LRN(3), (2, 5, 3, 4))],
+    "Add": [(Add(), (2, 3, 4), (2, 3, 4), (2, 3, 4))],
+    "AveragePool": [
+        (AveragePool((2, 3), stride=1), IMAGES),
+        (AveragePool(3, stride=2, padding=1, count_padding=True), IMAGES),
+        (AveragePool(), IMAGES),
+    ],
+    "BatchNorm": [(BatchNorm(), (4, 3, 5)), (BatchNorm(), (6, 5))],
+    "Concat": [(Concat(), (2, 3, 4, 2), (2, 1, 4, 2))],
+    "Conv": [
+        (Conv(4, 3, padding=1), IMAGES),
+        (Conv(4, (3, 2), stride=2, padding=(0, 1), groups=2), (3, 4, 5, 6)),
+        (Conv(3, 1, bias=False), (1, 5, 3, 4)),
+    ],
+    "ConvTranspose": [(ConvTranspose(3, 2, stride=2), (2, 4, 3, 2))],
+    "Dropout": [(Dropout(0.4), (5, 11))],
+    "Fork": [(Fork(3), (3, 7)), (Fork(2, copies=False), (3, 7))],
+    "Linear": [(Linear(4), (5, 3, 2)), (Linear(3, bias=False), (2, 7))],
+    "MaxPool": [(MaxPool(3, stride=2, padding=1), IMAGES), (MaxPool(2), IMAGES)],
+    "ReLU": [(ReLU(), (3, 5, 7))],
+    "Softmax": [(Softmax(), (5, 7)), (Softmax(), (2, 3, 2))],
+}
+UNWRITTEN = {"PixelSoftmax"}  # layers whose kernels are not written yet
+ONE_A_FAMILY = {"Add", "Dropout", "Linear", "MaxPool", "ReLU", "Softmax"}
+
+
+def test_every_layer_has_an_example() -> None:
+    assert EXAMPLES.keys() | UNWRITTEN == {*snref.layers.__all__}
+    assert not EXAMPLES.keys() & UNWRITTEN
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ONE_A_FAMILY else pytest.mark.slow)
+        for name in EXAMPLES
+    ],
+)
+def test_a_layer_is_what_it_declares(name: str) -> None:
+    for layer, *shapes in EXAMPLES[name]:
+        assert type(layer).__name__ == name
+        check_layer(layer, *shapes)
+
+
+def test_a_layer_without_kernels_is_said_to_have_none() -> None:
+    with pytest.raises(LayerError, match=r"pixel_softmax\.forward is not written"):
+        check_layer(PixelSoftmax(), (2, 3, 4, 5))
+
+
+# Kernels, right and wrong
+
+
+@cuda.jit
+def double(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i]
+
+
+@cuda.jit
+def scale(y, x, factor):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = factor * x[i]
+
+
+@cuda.jit
+def all_but_one(y, x):
+    for i in range(cuda.grid(1), x.size - 1, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i]
+
+
+@cuda.jit
+def racy(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i]
+        y[(i + 1) % x.size] = float32(0)
+
+
+@cuda.jit
+def too_far(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i + 1]
+
+
+@cuda.jit
+def reversing(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[x.size - 1 - i]
+
+
+@cuda.jit
+def accumulating(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] += float32(2) * x[i]
+
+
+@cuda.jit
+def destroying(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i]
+        x[i] = float32(0)
+
+
+@cuda.jit
+def double_of_two(y, x, other):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = float32(2) * x[i]
+
+
+@cuda.jit
+def all_maxima(dx, x, dy):
+    """A wrong gradient of the maximum of pairs: both get it where they are equal."""
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        dx[i] = dy[i // 2] if x[i] >= x[i ^ 1] else float32(0)
+
+
+@dataclass(frozen=True)
+class Double(Layer):
+    """y = 2 x; right, unless it is given a wrong kernel."""
+
+    kernel: object = double
+    back: object = double
+    in_place: bool = False
+
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        in_place = (node.x, "activations") if self.in_place else None
+        return elementwise(self.kernel, node.y, node.x, in_place=in_place)
+
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise(self.back, node.dx, node.dy)
+
+
+def objection(layer: Layer, *shapes: tuple[int, ...]) -> str:
+    with pytest.raises(LayerError) as raised:
+        check_layer(layer, *(shapes or [(3, 4)]))
+    return str(raised.value)
+
+
+def test_a_kernel_that_is_given_as_an_object_is_checked() -> None:
+    check_layer(Double(in_place=True), (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (
+            Double("relu.forwrad"),
+            ["Double forward: snref.kernels has no kernel 'relu.forwrad'"],
+        ),
+        (
+            Double(scale),
+            ["kernel test_checking:scale", "nothing is given for factor"],
+        ),
+        (
+            Double(back="joins.copy"),
+            ["Double backward: Double.dx[", "differences of forward give"],
+        ),
+        (Double(racy), ["forward: kernel", "line", "y[", "written"]),
+        (Double(too_far), ["forward: kernel", "x[12] is out of bounds"]),
+        (Double(all_but_one), ["all_but_one does not write Double.y[2, 3]"]),
+        (
+            Double(reversing, in_place=True),
+            ["Double.y may not lie on Double.x", "reversing"],
+        ),
+        (Double(accumulating), ["before anything was written", "say updates=True"]),
+        (Double(destroying), ["destroying changes its input Double.x"]),
+    ],
+)
+def test_a_wrong_kernel_is_named(layer: Layer, words: list[str]) -> None:
+    found = objection(layer)
+    for word in words:
+        assert word in found
+
+
+class SwappedReLU(ReLU):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise("relu.backward", node.dx, node.dy, node.y)
+
+
+def test_swapped_inputs_are_named() -> None:
+    found = objection(SwappedReLU())
+    assert "SwappedReLU.dy and SwappedReLU.y swapped among the inputs of" in found
+    assert "kernel relu.backward" in found
+
+
+class Needless(Double):
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise(double, node.y, node.x)
+
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise(double_of_two, node.dx, node.dy, node.x)
+
+
+def test_an_input_that_does_not_matter_is_named() -> None:
+    found = objection(Needless())
+    assert "double_of_two reads Needless.x, but what it writes does not" in found
+
+
+class NoneIgnored(Double):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return (
+            *elementwise(double, node.dx, node.dy),
+            Launch(double, (node.dx,), (node.dy,), view="flat"),
+        )
+
+    def parameter_shapes(self, *inputs):
+        return {"w": (1,)}
+
+
+class Reader(Double):
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise(double, node.y, node.dy)
+
+
+class Forgetful(Linear):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return tuple(x for x in super().backward(node) if "bias" not in x.kernel_name)
+
+
+class Counting(Double):
+    """Counts in forward how often it ran, which a recomputation would do again."""
+
+    def saved_shapes(self, *inputs):
+        return {"count": inputs[0]}
+
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        count = node.saved["count"]
+        return (
+            *super().forward(node),
+            *elementwise(accumulating, count, node.x, updates=True),
+        )
+
+
+class FarOverwrite(Double):
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        (launch,) = super().forward(node)
+        return (replace(launch, may_overwrite=((node.y, node.dy, "gradients"),)),)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (Reader(), "forward: reads Reader.dy, which has no value"),
+        (Forgetful(3), "backward: does not write Forgetful.db"),
+        (Counting(), "changes Counting.count, which it reads"),
+        (NoneIgnored(), "backward: does not write NoneIgnored.dw"),
+        (FarOverwrite(), "FarOverwrite.dy is not an input"),
+    ],
+)
+def test_a_wrong_declaration_is_named(layer: Layer, words: str) -> None:
+    assert words in objection(layer)
+
+
+class AlwaysWanted(ReLU):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return (Launch("relu.backward", (node.dx,), (node.y, node.dy), view="flat"),)
+
+
+class AddAlwaysWanted(Add):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        return tuple(
+            Launch("joins.copy", (dx,), (node.dy,), view="flat") for dx in node.dxs
+        )
+
+
+def test_a_gradient_that_is_not_wanted_must_not_be_launched() -> None:
+    check_layer(AlwaysWanted(), (3, 4))  # alone, it has then no backward at all
+    found = objection(AddAlwaysWanted(), (3, 4), (3, 4))
+    assert "without the gradient of input 0" in found
+    assert "writes None" in found
+
+
+class MaxOfPairs(MaxPool):
+    def backward(self, node: Node) -> tuple[Launch, ...]:
+        dx = node.dx
+        if dx is None:
+            return ()
+        return (Launch(all_maxima, (dx,), (node.x, node.dy), view="flat"),)
+
+
+def test_a_gradient_is_compared_where_values_are_equal() -> None:
+    found = objection(MaxOfPairs((1, 2)), (2, 3, 4, 6))
+    assert "for inputs with equal elements: the sum of MaxOfPairs.dx" in found
+
+
+class OtherAlgorithm(Conv):
+    """Its second algorithm is that of another padding."""
+
+    def forward(self, node: Node) -> tuple:
+        choice, *bias = super().forward(node)
+        wrong = replace(self, padding=(2, 2, 0, 0))
+        other, *_ = super(OtherAlgorithm, wrong).forward(node)
+        assert isinstance(choice, Choice)
+        ways = choice.algorithms[0], other.algorithms[1]
+        return (replace(choice, algorithms=ways), *bias)
+
+
+@pytest.mark.slow
+def test_an_algorithm_that_computes_something_else_is_named() -> None:
+    found = objection(OtherAlgorithm(4, 3, padding=1), IMAGES)
+    assert "algorithm direct computes another OtherAlgorithm.y than tiled" in found
