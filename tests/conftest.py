@@ -3,20 +3,13 @@
 import pytest
 
 
-def _no_gpu() -> str | None:
-    """Why nothing can run on a GPU here, None if it can."""
-    from numba import config, cuda
-
-    if config.ENABLE_CUDASIM:
-        return "this process simulates CUDA"
-    return None if cuda.is_available() else "no GPU here"
-
-
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device; ``pytest -m gpu`` is for the GPU, a skip without one."""
-    if request.param == "cuda" and (reason := _no_gpu()):
-        pytest.skip(reason)
+    from snref.device.present import find_gpu
+
+    if request.param == "cuda" and not (found := find_gpu()).works:
+        pytest.skip(f"no GPU: {found.says}")
     return str(request.param)
 
 

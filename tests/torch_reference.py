@@ -130,10 +130,14 @@ def _mask(node, seed):
     ones = device.resident(np.ones(x.shape, np.float32))
     mask = device.resident(np.zeros(x.shape, np.float32))
     launch = Launch(
-        "dropout.forward", (y,), (x,), view="flat", grid=grid_of(prod(x.shape))
+        "dropout.forward",
+        (y,),
+        (x,),
+        (seed, node.number, 0, node.layer.ratio),
+        view="flat",
+        grid=grid_of(prod(x.shape)),
     )
-    scalars = (seed, node.number, 0, node.layer.ratio)
-    device.launch(launch, (mask, ones), scalars)
+    device.launch(launch, (mask, ones))({})
     return device.read(mask)
 
 

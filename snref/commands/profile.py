@@ -5,12 +5,13 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from snref.commands import arguments as shared
 from snref.net import Net, route
-from snref.plans import Launch, Part, Phase, Plan, Run, Tensor, extent
+from snref.plans import Alloc, Launch, Part, Phase, Plan, Run, Tensor, extent
 from snref.scheduler import PRESETS, schedule
 from snref.support.files import check_writable
 from snref.timing.costs import Costs
@@ -88,7 +89,7 @@ def measured(net: Net, device: str = "auto", repeats: int = 5) -> Costs:
     from snref.training.parameters import initial
 
     plan = schedule(route(net), replace(PRESETS["liveness"], overwrite="never"))
-    there = open_device(device, extent(plan), threads=1)
+    there = open_device(device, extent(plan), threads=1, host=LARGE)
     residents = {t: there.resident(a) for t, a in initial(net, 0).items()}
     scratch = _scratch(plan.runs(), there)
     trained = {
@@ -155,21 +156,17 @@ def _iterate(
     watch: _Stopwatch,
 ) -> None:
     """Execute a plan, and time each run without launches that write nothing trained."""
-    from snref.training.execution import Execution
-
-    execution = Execution(watch.device, residents, VALUES)
+    buffers = residents | {scratch[0]: scratch[1]}
 
     def call(launch: Launch) -> Callable[[], object]:
-        buffers = [
-            scratch[1] if tensor is scratch[0] else execution.buffers[tensor]
-            for tensor in (*launch.outputs, *launch.inputs)
-        ]
-        scalars = [execution.value(scalar) for scalar in launch.scalars]
-        return lambda: watch.device.launch(launch, buffers, scalars)
+        given = [buffers[tensor] for tensor in (*launch.outputs, *launch.inputs)]
+        return partial(watch.device.launch(launch, given), VALUES)
 
     for step in plan.steps:
+        if isinstance(step, Alloc):
+            assert step.offset is not None
+            buffers[step.tensor] = watch.device.view(step.tensor, step.offset)
         if not isinstance(step, Run):
-            execution.run([step])
             continue
         for choice in step.choices:
             # The last is the plan's own, so that what follows reads what it would.
@@ -203,10 +200,8 @@ def _copies(
     """Return two functions that copy so many bytes to the host, and back."""
     import numpy as np
 
-    tensor = Tensor(f"{nbytes} bytes", (nbytes // 4,))
-    buffer = device.resident(np.zeros(tensor.shape, np.float32))
-    host = device.to_host(tensor, buffer)
+    buffer, pieces = device.resident(np.zeros(nbytes, np.uint8)), ((0, nbytes),)
     return (
-        lambda: device.to_host(tensor, buffer),
-        lambda: device.to_device(host, tensor, buffer),
+        partial(device.to_host(buffer, pieces), VALUES),
+        partial(device.to_device(buffer, pieces), VALUES),
     )

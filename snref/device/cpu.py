@@ -6,7 +6,7 @@ rather than to something that looks right.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import prod
 from typing import Any, TypeAlias
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snref import simt
-from snref.device.views import number, viewed
+from snref.device import Command, Pieces, Values
+from snref.device.order import Stream
+from snref.device.views import check_place, number, viewed
 from snref.kernels import find, importable
-from snref.plans import ALIGNMENT, Kernel, Launch, Shape, Tensor, View
+from snref.plans import ALIGNMENT, Launch, Shape, Tensor, View
 from snref.simt.ahead import Job, compile_ahead
 
 Array: TypeAlias = NDArray[Any]
@@ -29,17 +31,18 @@ POISON = {"float32": np.float32("nan"), "float16": np.float16("nan"), "int32": -
 class Buffer:
     """A tensor's bytes, as each kernel likes to see them."""
 
-    __slots__ = ("array", "views")
+    __slots__ = ("array",)
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.views: dict[View, Array] = {}
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
 
     def seen_as(self, view: View) -> Array:
         """The same bytes as "shape", "rows", "channels" or "flat" (``Launch.view``)."""
-        if view not in self.views:
-            self.views[view] = self.array.reshape(viewed(self.array.shape, view))
-        return self.views[view]
+        return self.array.reshape(viewed(self.array.shape, view))
 
 
 @cache
@@ -48,7 +51,7 @@ def _compiled(kernel: Any, threads: int | None) -> Any:
     return simt.compile(kernel, threads=threads)
 
 
-def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
+def _job(launch: Launch, values: Values) -> Job:
     """Return what another process needs to compile the kernel of a launch."""
     assert isinstance(launch.kernel, str)
     module, name = importable(launch.kernel)
@@ -63,84 +66,54 @@ def _job(launch: Launch, values: Mapping[str, int | float]) -> Job:
 
 
 class CPU:
-    """A slab of so many bytes of ordinary memory, and compiled kernels.
+    """A slab of ordinary memory, and compiled kernels.
 
-    threads  over which the blocks of a launch are spread; None: all cores. The
-             results are the same bits with any number
-    poison   fill freed memory with NaN
+    slab, host  bytes of each memory
+    threads     over which the blocks of a launch are spread; None: all cores. The
+                results are the same bits with any number
+    poison      fill freed memory with NaN
     """
 
+    asynchronous = False
+
     def __init__(
-        self, slab: int, threads: int | None = None, poison: bool = True
+        self,
+        slab: int,
+        host: int = 0,
+        threads: int | None = None,
+        poison: bool = True,
     ) -> None:
-        self.slab, self.threads, self.poison = slab, threads, poison
+        self.slab, self.host, self.threads, self.poison = slab, host, threads, poison
         self.in_use = self.resident_bytes = 0
         memory = np.empty(slab + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
         self._memory = memory[start : start + slab]
-        self._buffers: dict[tuple[Tensor, int], Buffer] = {}
-        self._hosts: dict[Tensor, Array] = {}
-        self._kernels: dict[Kernel, Any] = {}  # compiled
+        self._host = np.empty(host, np.uint8)
 
     def resident(self, array: Array) -> Buffer:
-        """A buffer outside the slab, for what the scheduler does not allocate."""
+        """Copy an array to memory outside the slab; return the buffer."""
         self.resident_bytes += array.nbytes
         return Buffer(np.array(array, order="C"))
 
     def first(self, buffer: Buffer, shape: Shape) -> Buffer:
-        """The first elements of a resident buffer, under another shape."""
+        """Return the first elements of a resident buffer, under another shape."""
         return Buffer(buffer.array.reshape(-1)[: prod(shape)].reshape(shape))
 
+    def view(self, tensor: Tensor, offset: int) -> Buffer:
+        """Return the tensor's bytes in the slab, which begin at this offset."""
+        check_place(tensor, offset, self.slab)
+        raw = self._memory[offset : offset + tensor.nbytes]
+        return Buffer(raw.view(tensor.dtype).reshape(tensor.shape))
+
     def read(self, buffer: Buffer) -> Array:
-        """A copy of what a buffer holds."""
+        """Return a copy of a buffer's values."""
         return buffer.array.copy()
 
     def write(self, buffer: Buffer, array: Array) -> None:
-        """Overwrite what a buffer holds."""
+        """Overwrite a buffer's values."""
         np.copyto(buffer.array, array)
 
-    def view(self, tensor: Tensor, offset: int) -> Buffer:
-        """The tensor's bytes, from this offset of the slab on.
-
-        Raises ValueError if they do not lie in the slab.
-        """
-        if offset < 0 or offset + tensor.aligned_bytes > self.slab:
-            raise ValueError(
-                f"{tensor.name}: {tensor.aligned_bytes} bytes at {offset} do not fit "
-                f"a slab of {self.slab} bytes"
-            )
-        self.in_use += tensor.aligned_bytes
-        key = tensor, offset
-        if key not in self._buffers:
-            raw = self._memory[offset : offset + tensor.nbytes]
-            self._buffers[key] = Buffer(raw.view(tensor.dtype).reshape(tensor.shape))
-        return self._buffers[key]
-
-    def release(self, tensor: Tensor, buffer: Buffer) -> None:
-        """Take the tensor's bytes back, and leave nothing readable in them."""
-        self.in_use -= tensor.aligned_bytes
-        if self.poison:
-            buffer.array.fill(POISON[tensor.dtype])
-
-    def launch(
-        self,
-        launch: Launch,
-        buffers: Sequence[Buffer],
-        scalars: Sequence[int | float],
-    ) -> None:
-        """Run a kernel on its outputs, then its inputs, then its scalars."""
-        kernel = self._kernels.get(launch.kernel)
-        if kernel is None:
-            kernel = _compiled(find(launch.kernel), self.threads)
-            self._kernels[launch.kernel] = kernel
-        kernel[launch.grid, launch.block](
-            *(buffer.seen_as(launch.view) for buffer in buffers),
-            *map(number, scalars),
-        )
-
-    def prepare(
-        self, launches: Iterable[Launch], values: Mapping[str, int | float]
-    ) -> None:
+    def prepare(self, launches: Iterable[Launch], values: Values) -> None:
         """Begin to compile the kernels of launches to come, on other cores.
 
         A kernel that was given as an object cannot be named to another process: it
@@ -150,20 +123,56 @@ class CPU:
         jobs = dict.fromkeys(_job(launch, values) for launch in named)
         compile_ahead(list(jobs), self.threads)
 
-    def to_host(self, tensor: Tensor, buffer: Buffer) -> Array:
-        """Copy to the host, into the memory of the tensor's last copy there."""
-        host = self._hosts.get(tensor)
-        if host is None:
-            host = self._hosts[tensor] = np.empty_like(buffer.array)
-        np.copyto(host, buffer.array)
-        return host
+    def launch(self, launch: Launch, buffers: Sequence[Buffer]) -> Command:
+        """Prepare the launch of a kernel on its outputs, inputs and scalars."""
+        kernel = _compiled(find(launch.kernel), self.threads)[launch.grid, launch.block]
+        arrays = [buffer.seen_as(launch.view) for buffer in buffers]
 
-    def to_device(self, host: Array, tensor: Tensor, buffer: Buffer) -> None:
-        """Copy back."""
-        np.copyto(buffer.array, host)
+        def run(values: Values) -> None:
+            scalars = (values[s] if isinstance(s, str) else s for s in launch.scalars)
+            kernel(*arrays, *map(number, scalars))
+
+        return run
+
+    def to_host(self, buffer: Buffer, pieces: Pieces) -> Command:
+        """Prepare a copy of a buffer to pieces of the host's memory."""
+        return _copy([(host, there) for there, host in self._beside(buffer, pieces)])
+
+    def to_device(self, buffer: Buffer, pieces: Pieces) -> Command:
+        """Prepare a copy from pieces of the host's memory to a buffer."""
+        return _copy(self._beside(buffer, pieces))
+
+    def _beside(self, buffer: Buffer, pieces: Pieces) -> list[tuple[Array, Array]]:
+        """Pair the bytes of a buffer with those of the host, a pair a piece."""
+        raw, pairs, at = buffer.array.reshape(-1).view(np.uint8), [], 0
+        for first, nbytes in pieces:
+            host = self._host[first : first + nbytes]
+            pairs.append((raw[at : at + nbytes], host))
+            at += nbytes
+        return pairs
+
+    def free(self, buffer: Buffer) -> Command:
+        """Prepare to leave nothing readable in the tensor's bytes."""
+        array, value = buffer.array, POISON[str(buffer.array.dtype)]
+        return lambda values: array.fill(value) if self.poison else None
+
+    def ordered(self, after: Stream, before: Stream) -> tuple[Command, Command]:
+        """Never called: every command is done when it returns."""
+        raise NotImplementedError
 
     def synchronize(self) -> None:
         """Nothing is ever under way."""
 
     def now(self) -> float:
+        """Return seconds on the clock of this machine."""
         return time.perf_counter()
+
+
+def _copy(pairs: Sequence[tuple[Array, Array]]) -> Command:
+    """Return a command that copies, for each pair, the second array to the first."""
+
+    def copy(values: Values) -> None:
+        for target, source in pairs:
+            target[:] = source
+
+    return copy

@@ -1,10 +1,10 @@
-"""How kernels see what a launch gives them: arrays (``Launch.view``) and numbers."""
+"""What devices share: how kernels see what a launch gives them, and bounds."""
 
 from math import prod
 
 import numpy as np
 
-from snref.plans import Shape, View
+from snref.plans import Shape, Tensor, View
 
 
 def viewed(shape: Shape, view: View) -> Shape:
@@ -27,3 +27,12 @@ def viewed(shape: Shape, view: View) -> Shape:
 def number(scalar: int | float) -> int | np.float32:
     """A scalar of a launch: fractions are float32, as everything is."""
     return np.float32(scalar) if isinstance(scalar, float) else scalar
+
+
+def check_place(tensor: Tensor, offset: int, slab: int) -> None:
+    """Raise ValueError unless a tensor at this offset lies in a slab of this size."""
+    if offset < 0 or offset + tensor.aligned_bytes > slab:
+        raise ValueError(
+            f"{tensor.name}: {tensor.aligned_bytes} bytes at {offset} do not fit a "
+            f"slab of {slab} bytes"
+        )

@@ -24,7 +24,14 @@ from snref.plans.launches import (
     Work,
     grid_of,
 )
-from snref.plans.measures import extent, host_memory, layer_peak, lower_bound, memory
+from snref.plans.measures import (
+    extent,
+    host_memory,
+    last_prefetches,
+    layer_peak,
+    lower_bound,
+    memory,
+)
 from snref.plans.steps import (
     Alloc,
     Free,
@@ -86,6 +93,7 @@ __all__ = [
     "extent",
     "grid_of",
     "host_memory",
+    "last_prefetches",
     "layer_peak",
     "lines",
     "lower_bound",

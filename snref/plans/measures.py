@@ -1,5 +1,7 @@
 """Measures of a plan: the bytes that it uses on the device and on the host."""
 
+from collections.abc import Sequence
+
 from snref.plans.steps import Alloc, Free, Offload, Plan, Prefetch, Run, Step
 from snref.plans.tensor import Tensor
 
@@ -37,32 +39,39 @@ def host_memory(plan: Plan) -> list[int]:
     >>> host_memory(Plan((Alloc(x), Offload(x), Free(x), Alloc(x), Prefetch(x))))
     [0, 256, 256, 256, 256]
     """
-    until: set[Tensor] = set()  # tensors that a later step copies back
-    last: set[Step] = set()  # the last copies back of each value
-    for step in reversed(plan.steps):
-        match step:
-            case Prefetch(tensor):
-                if tensor not in until:
-                    until.add(tensor)
-                    last.add(step)
-            case Offload(tensor):
-                until.discard(tensor)
-            case Run() | Alloc() | Free():
-                pass
-    kept, usage, ending = 0, [], 0
+    last = last_prefetches(plan.steps)
+    kept: set[Tensor] = set()
+    total, usage, ending = 0, [], 0
     for step in plan.steps:
-        kept -= ending
+        total -= ending
         ending = 0
-        match step:
-            case Offload(tensor):
-                kept += tensor.nbytes
-            case Prefetch(tensor):
-                if step in last:
-                    ending = tensor.nbytes
-            case Run() | Alloc() | Free():
-                pass
-        usage.append(kept)
+        if isinstance(step, Offload) and step.tensor not in kept:
+            kept.add(step.tensor)
+            total += step.tensor.nbytes
+        if step in last:
+            kept.remove(step.tensor)
+            ending = step.tensor.nbytes
+        usage.append(total)
     return usage
+
+
+def last_prefetches(steps: Sequence[Step]) -> set[Prefetch]:
+    """Return the copies back after which a value's copy on the host is not read again.
+
+    >>> x = Tensor("x", (64,))
+    >>> steps = Offload(x), Prefetch(x), Prefetch(x)
+    >>> last_prefetches(steps) == {steps[2]}
+    True
+    """
+    read_later: set[Tensor] = set()
+    last: set[Prefetch] = set()
+    for step in reversed(steps):
+        if isinstance(step, Prefetch) and step.tensor not in read_later:
+            read_later.add(step.tensor)
+            last.add(step)
+        elif isinstance(step, Offload):
+            read_later.discard(step.tensor)
+    return last
 
 
 def extent(plan: Plan) -> int:

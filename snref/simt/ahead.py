@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from snref.simt import cache
 from snref.simt.front import python_function
@@ -30,6 +30,24 @@ FEWEST = 4  # kernels that are worth a helper, whose start takes as long as one 
 MOST = 3  # helpers; each needs some 200 MB
 
 _helpers: list[subprocess.Popen[bytes]] = []
+
+
+class Work(Protocol):
+    """What a helper can do: a job, or another compiler's like it.
+
+    stem  the name under which the cache keeps what it makes
+    """
+
+    @property
+    def stem(self) -> str: ...
+
+    def compile(self) -> object:
+        """Compile into the cache on disk."""
+        ...
+
+    def done(self) -> bool:
+        """Is it in the cache already?"""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,7 @@ class Job:
         return self.stem in cache.compiled()
 
 
-def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
+def compile_ahead(jobs: Sequence[Work], threads: int | None = None) -> int:
     """Begin to compile these, in the order of their first launches; returns at once.
 
     Returns how many helpers it started: none while others are at work, if few kernels
@@ -81,7 +99,7 @@ def compile_ahead(jobs: Sequence[Job], threads: int | None = None) -> int:
     return len(_helpers)
 
 
-def _start(jobs: Sequence[Job]) -> subprocess.Popen[bytes]:
+def _start(jobs: Sequence[Work]) -> subprocess.Popen[bytes]:
     """A process that works at these, and has no say."""
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = (
@@ -126,7 +144,7 @@ def _stop() -> None:
 def help_() -> None:
     """What a helper does: the jobs that come in, until they or their sender end."""
     try:
-        jobs: list[Job] = pickle.load(sys.stdin.buffer)
+        jobs: list[Work] = pickle.load(sys.stdin.buffer)
         threading.Thread(target=_watch, daemon=True).start()
         for job in jobs:
             with suppress(Exception):  # its launch will say what is wrong

@@ -266,6 +266,17 @@ def compiled() -> set[str]:
     return {f.name.partition(".")[0] for p in folders() for f in p.glob(of_machine)}
 
 
+def kept(name: str) -> bytes | None:
+    """What the first folder that has a file of this name holds in it."""
+    found = (_read(place / name) for place in folders())
+    return next((data for data in found if data is not None), None)
+
+
+def keep(name: str, data: bytes) -> None:
+    """Write a file of this name, for `kept`."""
+    _write(folder() / name, data)
+
+
 def _read(path: Path) -> bytes | None:
     """What the file holds; None if it is not there or cannot be trusted."""
     try:

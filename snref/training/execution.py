@@ -1,19 +1,23 @@
 """Execution: the steps of a plan, one after the other, on a device.
 
-No decision is made here. All of them stand in the plan, and the bytes that the device
-counts are the bytes that the plan predicted, step by step.
+No decision is made here. All of them stand in the plan, and the bytes in use on the
+device are those that the plan predicted, step by step.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from snref.device import Buffer, Device, HostCopy
-from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Step, Tensor
+from snref.device import Buffer, Command, Device, Pieces, Values
+from snref.device.host import place_on_host
+from snref.device.order import Order, ordered, stream_of
+from snref.plans import Alloc, Free, Launch, Offload, Plan, Prefetch, Run, Step, Tensor
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a device measured, a number a step.
+    """What was measured while a plan ran, a number a step.
 
     nbytes   bytes of the slab in use once the step was issued
     seconds  the device's clock when it was, from the plan's first step
@@ -28,11 +32,15 @@ class Trace:
         return max(self.nbytes, default=0)
 
 
+class LaunchError(RuntimeError):
+    """A kernel could not be compiled or launched. Names the layer and the kernel."""
+
+
 def execute(
     plan: Plan,
     device: Device,
     residents: Mapping[Tensor, Buffer],
-    values: Mapping[str, int | float] | None = None,
+    values: Values | None = None,
 ) -> Trace:
     """Run a placed plan once.
 
@@ -43,71 +51,153 @@ def execute(
     Raises KeyError if a resident or a value is missing, and ValueError for an address
     outside the device's slab.
     """
-    execution = Execution(device, residents, values or {})
-    execution.run(plan.steps)
+    execution = Execution(plan, device, residents)
+    execution.run(values or {})
     return execution.trace()
 
 
-class LaunchError(RuntimeError):
-    """A kernel could not be compiled or launched. Names the layer and the kernel."""
-
-
 class Execution:
-    """A plan under way: where its tensors are, on the device and on the host."""
+    """A plan made ready on a device, to be run any number of times.
+
+    Each step becomes a few commands once; a run issues them in order.
+    """
 
     def __init__(
-        self,
-        device: Device,
-        residents: Mapping[Tensor, Buffer],
-        values: Mapping[str, int | float],
+        self, plan: Plan, device: Device, residents: Mapping[Tensor, Buffer]
     ) -> None:
-        self.device = device
-        self.values = values
-        self.buffers = dict(residents)
-        self.hosts: dict[Tensor, HostCopy] = {}
-        self.nbytes: list[int] = []
-        self.seconds: list[float] = []
-        self.start = device.now()
+        self.plan, self.device = plan, device
+        self.buffers = dict(residents)  # where tensors are at the step under way
+        on_host = place_on_host(plan.steps)
+        if on_host.nbytes > device.host:
+            raise MemoryError(
+                f"the plan copies {on_host.nbytes} bytes to the host, and the device "
+                f"was given {device.host} there"
+            )
+        calls = [launch for run in plan.runs() for launch in run.launches]
+        self._names = {s for call in calls for s in call.scalars if isinstance(s, str)}
+        self._commands = list(self._prepared(residents, on_host.pieces))
+        if device.asynchronous:
+            self._add_waits(ordered(plan.steps, on_host.pieces))
+        self.restart()
 
-    def run(self, steps: Iterable[Step]) -> None:
-        """Execute the next steps."""
-        device, buffers, hosts = self.device, self.buffers, self.hosts
-        for step in steps:
+    def restart(self) -> None:
+        """Begin with the plan's first step again."""
+        self.position = 0
+        self._nbytes: list[int] = []
+        self._seconds: list[float] = []
+        self._start = self.device.now()
+
+    def run(self, values: Values, until: int | None = None) -> None:
+        """Issue the next steps, up to but not including the one at ``until``."""
+        if missing := self._names - values.keys():
+            raise KeyError(", ".join(sorted(missing)))
+        device = self.device
+        for commands in self._commands[self.position : until]:
+            for command in commands:
+                command(values)
+            self._nbytes.append(device.in_use)
+            self._seconds.append(device.now() - self._start)
+            self.position += 1
+
+    def abandon(self) -> None:
+        """Free all that is allocated, as if the plan ended here."""
+        self.device.synchronize()
+        self.device.in_use = 0
+        for tensor in [t for t in self.buffers if t.scheduled]:
+            del self.buffers[tensor]
+        self.restart()
+
+    def trace(self) -> Trace:
+        """Return what was measured, once all is done."""
+        self.device.synchronize()
+        return Trace(tuple(self._nbytes), tuple(self._seconds))
+
+    def _prepared(
+        self, residents: Mapping[Tensor, Buffer], pieces: Mapping[Step, Pieces]
+    ) -> Iterator[list[Command]]:
+        """Yield the commands of each step, in order."""
+        device, places = self.device, dict(residents)
+        for step in self.plan.steps:
             match step:
                 case Run():
-                    for launch in step.launches:
-                        arguments = [buffers[t] for t in launch.outputs + launch.inputs]
-                        scalars = [self.value(scalar) for scalar in launch.scalars]
-                        try:
-                            device.launch(launch, arguments, scalars)
-                        except Exception as error:
-                            raise LaunchError(
-                                f"layer {step.layer!r}, {step.phase}: kernel "
-                                f"{launch.kernel_name}: {error}"
-                            ) from error
+                    yield [
+                        _launch(device, step, launch, places)
+                        for launch in step.launches
+                    ]
                 case Alloc(tensor, offset):
                     if offset is None:
                         raise ValueError(f"{tensor.name} has no address yet")
-                    buffers[tensor] = device.view(tensor, offset)
+                    places[tensor] = device.view(tensor, offset)
+                    yield [
+                        partial(_allocate, device, self.buffers, tensor, places[tensor])
+                    ]
                 case Free(tensor):
-                    device.release(tensor, buffers.pop(tensor))
+                    gone = partial(_free, device, self.buffers, tensor)
+                    yield [device.free(places.pop(tensor)), gone]
                 case Offload(tensor):
-                    hosts[tensor] = device.to_host(tensor, buffers[tensor])
+                    yield [device.to_host(places[tensor], pieces[step])]
                 case Prefetch(tensor):
-                    device.to_device(hosts[tensor], tensor, buffers[tensor])
-            self.nbytes.append(device.in_use)
-            self.seconds.append(device.now() - self.start)
+                    yield [device.to_device(places[tensor], pieces[step])]
 
-    def value(self, scalar: int | float | str) -> int | float:
-        """A scalar of a launch, looked up if it is a name."""
-        return self.values[scalar] if isinstance(scalar, str) else scalar
+    def _add_waits(self, order: Order) -> None:
+        """Add the commands by which streams wait for each other."""
+        steps, end = self.plan.steps, len(self.plan.steps)
+        streams = {i: stream_of(step) for i, step in enumerate(steps)}
+        streams[end] = "compute"
+        before: dict[int, list[Command]] = defaultdict(list)
+        after: dict[int, list[Command]] = defaultdict(list)
+        for position, waits in enumerate((*order.waits, order.last)):
+            for earlier in waits:
+                record, wait = self.device.ordered(streams[earlier], streams[position])
+                after[earlier].append(record)
+                before[position].append(wait)
+        for position, commands in enumerate(self._commands):
+            commands[:] = before[position] + commands + after[position]
+        if steps:
+            self._commands[-1] += before[end]
 
-    def abandon(self) -> None:
-        """Release all that is allocated, as if the plan ended here."""
-        for tensor in [t for t in self.buffers if t.scheduled]:
-            self.device.release(tensor, self.buffers.pop(tensor))
 
-    def trace(self) -> Trace:
-        """What was measured so far, once it is done."""
-        self.device.synchronize()
-        return Trace(tuple(self.nbytes), tuple(self.seconds))
+# Functions, not methods: commands that held their Execution would be a cycle, and the
+# memory of a GPU would wait for the garbage collector.
+
+
+def _allocate(
+    device: Device,
+    buffers: dict[Tensor, Buffer],
+    tensor: Tensor,
+    buffer: Buffer,
+    values: Values,
+) -> None:
+    buffers[tensor] = buffer
+    device.in_use += tensor.aligned_bytes
+
+
+def _free(
+    device: Device, buffers: dict[Tensor, Buffer], tensor: Tensor, values: Values
+) -> None:
+    del buffers[tensor]
+    device.in_use -= tensor.aligned_bytes
+
+
+def _launch(
+    device: Device, run: Run, launch: Launch, places: Mapping[Tensor, Buffer]
+) -> Command:
+    """Prepare a launch that is named by what goes wrong with it."""
+    buffers = [places[tensor] for tensor in launch.outputs + launch.inputs]
+
+    def failed(error: Exception) -> LaunchError:
+        where = f"layer {run.layer!r}, {run.phase}: kernel {launch.kernel_name}"
+        return LaunchError(f"{where}: {error}")
+
+    try:
+        command = device.launch(launch, buffers)
+    except Exception as error:
+        raise failed(error) from error
+
+    def call(values: Values) -> None:
+        try:
+            command(values)
+        except Exception as error:
+            raise failed(error) from error
+
+    return call

@@ -7,14 +7,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from snref.device import Buffer, Device
+from snref.device import Buffer, Device, Values
 from snref.net import Net
 from snref.planning.reports import RESIDENT
 from snref.plans import Launch, Plan, Run, Tensor, memory
 from snref.training.execution import Execution
 
 Array: TypeAlias = NDArray[Any]
-Values: TypeAlias = Mapping[str, int | float]
 
 
 class NotFinite(ArithmeticError):
@@ -38,7 +37,7 @@ class Iteration:
         self._residents: dict[Tensor, Buffer] = {}
         for tensor in net.tensors(*RESIDENT):
             buffer = residents[tensor.name]
-            if buffer.array.shape != tensor.shape:
+            if buffer.shape != tensor.shape:
                 buffer = device.first(buffer, tensor.shape)
             self._residents[tensor] = buffer
         last = net.nodes[-1]
@@ -46,6 +45,7 @@ class Iteration:
         self._labels = self._residents[last.saved["labels"]]
         self._loss = self._residents[last.saved["loss"]]
         self._probabilities = last.y
+        self._execution = Execution(plan, device, self._residents)
         # Up to here the loss is known, and no parameter has been changed.
         self._turn = max(
             i + 1
@@ -65,34 +65,33 @@ class Iteration:
         values gives the scalars that launches name: seed, iteration, learning_rate,
         momentum, weight_decay. Raises NotFinite before any parameter is changed.
         """
-        execution = self._begin(images, labels, values)
+        self._begin(images, labels, values)
         loss = float(self.device.read(self._loss)[0])
         if not np.isfinite(loss):
-            execution.abandon()
+            self._execution.abandon()
             raise NotFinite(
                 f"iteration {values['iteration'] + 1}: the loss is {loss}; "
                 f"{self._first_fault(values)}"
             )
-        self._end(execution)
+        self._end(values)
         return loss
 
     def evaluate(self, images: Array, labels: Array, values: Values) -> Array:
         """The probabilities (N, classes) of a batch."""
-        execution = self._begin(images, labels, values)
-        found = self.device.read(execution.buffers[self._probabilities])
-        self._end(execution)
+        self._begin(images, labels, values)
+        found = self.device.read(self._execution.buffers[self._probabilities])
+        self._end(values)
         return found.reshape(len(images), -1)
 
-    def _begin(self, images: Array, labels: Array, values: Values) -> Execution:
+    def _begin(self, images: Array, labels: Array, values: Values) -> None:
         self.device.write(self._images, images)
         self.device.write(self._labels, labels)
-        execution = Execution(self.device, self._residents, values)
-        execution.run(self.plan.steps[: self._turn])
-        return execution
+        self._execution.restart()
+        self._execution.run(values, self._turn)
 
-    def _end(self, execution: Execution) -> None:
-        execution.run(self.plan.steps[self._turn :])
-        trace = execution.trace()
+    def _end(self, values: Values) -> None:
+        self._execution.run(values)
+        trace = self._execution.trace()
         if trace.nbytes != self._predicted:
             raise AssertionError("the device counted other bytes than were planned")
         self.peak = max(self.peak, trace.peak)
@@ -102,10 +101,10 @@ class Iteration:
         for tensor, buffer in self._residents.items():
             if tensor.kind == "parameter" and not self._finite(buffer):
                 return f"{tensor.name} is not finite since the update before"
-        execution = Execution(self.device, self._residents, values)
+        execution = self._execution
         try:
-            for step in self.plan.steps[: self._turn]:
-                execution.run([step])
+            for position, step in enumerate(self.plan.steps[: self._turn]):
+                execution.run(values, position + 1)
                 if not isinstance(step, Run):
                     continue
                 for tensor in step.writes:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from snref.data import Dataset
 from snref.device import Device
+from snref.device.present import find_gpu
 from snref.net import Net, inference, route
 from snref.planning.reports import PlannedNet
-from snref.plans import OutOfMemory, Plan, Tensor, extent
+from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
 from snref.scheduler import Options, schedule
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import Checkpoint, CheckpointError, Position
@@ -116,7 +117,9 @@ class Session:
         for size in _batch_sizes(len(data.test_images), net.batch):
             seen = training[size][0] if size in training else net.with_batch(size)
             evaluation[size] = seen, schedule(inference(seen), _cached(within))
-        self.device = open_device(device, slab, threads)
+        plans = [plan for _, plan in (*training.values(), *evaluation.values())]
+        host = max(max(host_memory(plan), default=0) for plan in plans)
+        self.device = open_device(device, slab, threads, host)
         self.residents = {
             tensor.name: self.device.resident(array)
             for tensor, array in initial(net, settings.seed).items()
@@ -287,25 +290,22 @@ def present(device: str) -> Literal["cpu", "cuda"]:
     """Which device "cpu", "cuda" or "auto" is here. Raises ValueError if none is."""
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"no device {device!r}: auto, cpu, cuda")
-    from numba.core import config
-
-    if config.ENABLE_CUDASIM and device != "cuda":
-        raise ValueError(
-            "NUMBA_ENABLE_CUDASIM is set, which only --device cuda can use"
-        )
     if device == "cpu":
         return "cpu"
-    from numba import cuda
-
-    if cuda.is_available():
+    found = find_gpu()
+    if found.works:
         return "cuda"
     if device == "cuda":
-        raise ValueError("no CUDA device here; snref doctor says what is missing")
+        repair = f"; to repair: {found.repair}" if found.repair else ""
+        raise ValueError(f"no CUDA device: {found.says}{repair}")
     return "cpu"
 
 
-def open_device(name: str, slab: int, threads: int | None = None) -> Device:
-    """The device of this name, "cpu", "cuda" or "auto", with so many bytes of slab.
+def open_device(
+    name: str, slab: int, threads: int | None = None, host: int = 0
+) -> Device:
+    """The device of this name, "cpu", "cuda" or "auto", with so many bytes of slab, and
+    of host memory for copies.
 
     Raises ValueError if there is no such device here, MemoryError if it has not so
     much memory.
@@ -313,10 +313,10 @@ def open_device(name: str, slab: int, threads: int | None = None) -> Device:
     if present(name) == "cuda":
         from snref.device.cuda import GPU
 
-        return GPU(slab)
+        return GPU(slab, host)
     from snref.device.cpu import CPU
 
-    return CPU(slab, threads)
+    return CPU(slab, host, threads)
 
 
 def _fitted(whole: Plan, within: Options) -> Plan:

@@ -10,6 +10,7 @@ import pytest
 import snref
 from snref.__main__ import main
 from snref.commands import doctor, plan, ready
+from snref.device.present import Finding
 
 ROOT = Path(snref.__file__).parents[1]
 POSIX = pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
@@ -138,7 +139,7 @@ def test_the_doctor_names_a_limit_and_sells_no_package_for_it(monkeypatch, capsy
     monkeypatch.setattr(
         ready.resource, "getrlimit", lambda limit: limits.get(limit, infinite)
     )
-    monkeypatch.setattr(doctor, "_driver", lambda: None)
+    monkeypatch.setattr(doctor, "find_gpu", lambda: Finding("not asked", None))
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "cpu   FAILS  the limit 'ulimit -n 20' is too low" in said

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import cuda
 
 import snref
 from snref.__main__ import main
 from snref.data import load
+from snref.device.present import find_gpu
 from snref.nets import digits
 from snref.planning.planned import plan
 from snref.training import Session, Settings
@@ -127,11 +127,11 @@ def test_wrong_use_is_one_line_before_anything_is_trained(command, options, mess
     assert "epoch" not in out
 
 
-@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.skipif(find_gpu().works is True, reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_said_first(command):
     code, out, err = command("train digits --device cuda")
     assert (code, out) == (2, "")
-    assert err == "snref: no CUDA device here; snref doctor says what is missing\n"
+    assert err == "snref: no CUDA device: no NVIDIA driver here; the CPU device does\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from snref.device.present import find_gpu
 from snref.plans import Alloc, Free, Offload, Plan, Prefetch, Run, Tensor
 from snref.training import open_device
 
@@ -10,11 +11,9 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def device(request):
-    from numba import config, cuda
-
-    if config.ENABLE_CUDASIM or not cuda.is_available():
-        pytest.skip("no GPU here")
+def device():
+    if not (found := find_gpu()).works:
+        pytest.skip(f"no GPU: {found.says}")
     return "cuda"
 
 
@@ -42,7 +41,7 @@ def test_memory_given_again_waits_for_the_copy_of_what_was_there(device):
         )
         return Run("copy", "forward", (launch,))
 
-    there = open_device(device, x.aligned_bytes)
+    there = open_device(device, x.aligned_bytes, host=x.nbytes)
     residents = {
         tensor: there.resident(np.full(count, value, np.float32))
         for tensor, value in ((ones, 1), (twos, 2), (result, 0))

@@ -44,12 +44,13 @@ def everything_held(net, data):
         plan(net, preset="baseline"), data, Settings(0.01, seed=SEED), "cpu"
     )
     iteration = session._training[net.batch]
-    execution = iteration._begin(data.images, data.labels, session._values())
+    iteration._begin(data.images, data.labels, session._values())
+    execution = iteration._execution
     held = {
         tensor: session.device.read(execution.buffers[tensor])
         for tensor in net.tensors("activation", "input")
     }
-    iteration._end(execution)
+    iteration._end(session._values())
     return gradients_of(session), held
 
 
