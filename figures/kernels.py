@@ -5,6 +5,8 @@ NumPy on one (for a convolution, NumPy's BLAS does a product of as many multiply
 Multiply-adds or bytes a second (10^9, the bytes as the layer declares them: more than
 the machine's memory gives where a cache holds them), the best of several rounds in
 which all take turns. Two cores can be more than twice one: they have two caches.
+Where a kernel has simple versions (``snref/kernels/versions.py``), they are measured,
+too: the algorithms called after them show what each step towards the fast one buys.
 Nothing here is a test: a rate is a fact about a machine.
 
 python -m figures kernels --measure    everything, as CSV and picture
@@ -17,7 +19,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from math import prod
@@ -34,6 +36,7 @@ from figures.claims import Claim
 from snref import simt
 from snref.device.views import number, viewed
 from snref.kernels import find
+from snref.kernels.versions import VERSIONS, grid_and_block
 from snref.layers import (
     LRN,
     Add,
@@ -286,12 +289,32 @@ def entries(case: Case, values: Values, torch: Any) -> Iterator[Entry]:
                 scratch = Tensor("scratch", size, "workspace") if size[0] else None
                 launches = way.launches(choice.output, *choice.inputs, scratch)
                 yield Entry(choice.part, way.name, launches, other, blas)
+                if way.name == "direct":
+                    for name, launch in versions(launches[0]):
+                        yield Entry(choice.part, name, (launch,), other, blas)
         if launches := tuple(plain(work)):
             other = torch and layer_in(torch, case, phase, node, values)
             numpy = None
             if case.numpy and phase == "forward":
                 numpy = partial(case.numpy, *(values[x] for x in node.xs))
             yield Entry(phase, "", launches, other, numpy)
+            for name, launch in versions(launches[0]):
+                yield Entry(phase, name, (launch,), other, numpy)
+
+
+def versions(launch: Launch) -> Iterator[tuple[str, Launch]]:
+    """The simple versions of a launch's kernel, by name, on the same tensors."""
+    y = launch.outputs[0].shape
+    for names in VERSIONS.values():
+        for name in names if launch.kernel in names else ():
+            if name.startswith("versions."):
+                convolution = launch.kernel.startswith("conv.")
+                groups = launch.scalars[-1] if convolution else 1
+                grid, block = grid_and_block(name, y, groups)
+                simple = replace(
+                    launch, kernel=name, grid=grid, block=block, view="shape"
+                )
+                yield name.removeprefix("versions."), simple
 
 
 def plain(work: Sequence[Work]) -> Iterator[Launch]:

@@ -69,6 +69,17 @@ class Use:
     block: tuple[int, ...]
 
 
+POOL = (4, 4) + 6 * ("int",)
+SIMPLE = {
+    "versions.product": Use((2, 2, 2), (16, 16)),
+    "versions.product_16x16": Use((2, 2, 2), (16, 16)),
+    "versions.convolution_16x16": Use((4, 4, 4) + 5 * ("int",), (16, 16)),
+    "versions.max_pool": Use(POOL, (256,)),
+    "versions.average_pool": Use((*POOL, "int"), (256,)),
+}
+"""How the simple versions are launched, which no network launches."""
+
+
 @dataclass(frozen=True)
 class Resources:
     """What the assembler reports of a kernel; bytes a block, and a thread's spills."""
@@ -98,8 +109,8 @@ def kernels() -> dict[str, Any]:
 
 
 def uses() -> dict[str, set[Use]]:
-    """How the networks launch the kernels, by name."""
-    found: dict[str, set[Use]] = {}
+    """How the networks launch the kernels, and how the simple versions are launched."""
+    found = {name: {use} for name, use in SIMPLE.items()}
     for name, batch in NETS.items():
         for launch in launches(find(name, batch)):
             types = [

@@ -2,13 +2,16 @@
 
 Arrays are (N, C, pixels); m = N * pixels values share a channel's mean and variance.
 A block is 32 pixels wide and 8 images high.
+
+Occupancy: at least 25 %. `reduce` has several loads of two arrays under way in each
+thread, with 64-bit addresses.
 """
 
 import math
 
 from numba import cuda, float32
 
-from snref.kernels.reduction import fold_sum
+from snref.kernels.reduction import block_sum
 
 PIXELS, IMAGES = 32, 8  # of a block
 THREADS = PIXELS * IMAGES
@@ -21,8 +24,6 @@ def statistics(mean, variance, x):
     A block a channel; the second sum starts when the first is known, because the
     difference of two large sums would lose the digits that count.
     """
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
     N, C, pixels = x.shape
     tx = cuda.threadIdx.x
@@ -34,20 +35,15 @@ def statistics(mean, variance, x):
         for n in range(ty, N, IMAGES):
             for i in range(tx, pixels, PIXELS):
                 total += x[n, c, i]
-        part[thread] = total
-        fold_sum(part, thread, THREADS)
-        center = part[0] / m
-        cuda.syncthreads()
+        center = block_sum(part, total, thread, THREADS) / m
         total = float32(0)
         for n in range(ty, N, IMAGES):
             for i in range(tx, pixels, PIXELS):
                 total += (x[n, c, i] - center) * (x[n, c, i] - center)
-        part[thread] = total
-        fold_sum(part, thread, THREADS)
+        total = block_sum(part, total, thread, THREADS)
         if thread == 0:
             mean[c] = center
-            variance[c] = part[0] / m
-        cuda.syncthreads()
+            variance[c] = total / m
 
 
 @cuda.jit
@@ -72,10 +68,7 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
 
     with z = (x - mean) / sqrt(variance + epsilon). A block a channel.
     """
-    # occupancy: 64-bit indices and strides fill the registers; the unrolled loops keep
-    # several loads under way in each thread instead.
     part = cuda.shared.array(THREADS, float32)
-    products = cuda.shared.array(THREADS, float32)
     N, C, pixels = x.shape
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
@@ -88,14 +81,11 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
             for i in range(tx, pixels, PIXELS):
                 total += dy[n, c, i]
                 product += dy[n, c, i] * (x[n, c, i] - center)
-        part[thread] = total
-        products[thread] = product
-        fold_sum(part, thread, THREADS)
-        fold_sum(products, thread, THREADS)
+        total = block_sum(part, total, thread, THREADS)
+        product = block_sum(part, product, thread, THREADS)
         if thread == 0:
-            dbeta[c] = part[0]
-            dgamma[c] = products[0] / math.sqrt(variance[c] + epsilon)
-        cuda.syncthreads()
+            dbeta[c] = total
+            dgamma[c] = product / math.sqrt(variance[c] + epsilon)
 
 
 @cuda.jit

@@ -1,17 +1,23 @@
-"""Fully connected layer: three products of matrices, tiled in shared memory.
+"""Fully connected layer: three tiled products of matrices (see `tiles`).
 
-Blocks are 16 x 16 threads, tiles 16 or 32 products deep; a thread computes several
-rows and columns of its block's outputs in registers, as far apart as there are threads
-along them. Every output is one sum in ascending order. The 64x64 kernels are for large
-batches, the 16x256 ones for batches so small that most rows of a larger tile would be
-empty.
+A kernel's name says how many outputs a block computes, rows x columns. The 64x64
+kernels are for large batches. The 16x256 kernels are for batches so small that most
+rows of a larger tile would be empty. Every output is one sum in ascending order.
 
-Source: Kirk and Hwu 2016, chapter 4 (tiles), and any BLAS (registers).
+Occupancy: at least 12 %. A thread holds 16 sums, and the addresses of its copies take
+up to 168 registers. It hides latency by many independent sums, not by many warps.
 """
 
 from numba import cuda, float32
 
-SIDE = 16
+from snref.kernels.tiles import (
+    SIDE,
+    clear,
+    load,
+    load_transposed,
+    multiply,
+    multiply_transposed,
+)
 
 
 def _forward(rows, columns, deep):
@@ -21,8 +27,6 @@ def _forward(rows, columns, deep):
     j_count = columns * n_step // (SIDE * SIDE)
     pitch = deep + 1  # rows of a tile read down its columns start in different banks
     w_pitch = columns + 1
-    x_passes = rows // SIDE
-    w_passes = columns // SIDE
     across = j_count * SIDE
 
     @cuda.jit
@@ -31,8 +35,6 @@ def _forward(rows, columns, deep):
 
         Blocks: x along k, y along n.
         """
-        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-        # registers; many independent sums a thread hide latency instead of many warps.
         x_tile = cuda.shared.array((rows, pitch), float32)
         w_tile = cuda.shared.array((deep, w_pitch), float32)
         total = cuda.local.array((i_count, j_count), float32)
@@ -43,29 +45,12 @@ def _forward(rows, columns, deep):
         k0 = cuda.blockIdx.x * columns
         nt = ty % n_step
         kt = ty // n_step * across + tx
-        for i in range(i_count):
-            for j in range(j_count):
-                total[i, j] = float32(0)
+        clear(total)
         for c0 in range(0, C, deep):
-            for i in range(x_passes):
-                for e in range(deep // SIDE):
-                    n = ty + SIDE * i
-                    c = tx + SIDE * e
-                    inside = n0 + n < N and c0 + c < C
-                    x_tile[n, c] = x[n0 + n, c0 + c] if inside else float32(0)
-            for j in range(w_passes):
-                for e in range(deep // SIDE):
-                    k = ty + SIDE * j
-                    c = tx + SIDE * e
-                    inside = k0 + k < K and c0 + c < C
-                    w_tile[c, k] = w[k0 + k, c0 + c] if inside else float32(0)
+            load(x_tile, rows, deep, x, n0, c0, N, C)
+            load_transposed(w_tile, columns, deep, w, k0, c0, K, C)
             cuda.syncthreads()
-            for c in range(min(deep, C - c0)):
-                for i in range(i_count):
-                    for j in range(j_count):
-                        total[i, j] += (
-                            x_tile[nt + n_step * i, c] * w_tile[c, kt + SIDE * j]
-                        )
+            multiply(total, x_tile, w_tile, nt, n_step, kt, min(deep, C - c0))
             cuda.syncthreads()
         for i in range(i_count):
             n = n0 + nt + n_step * i
@@ -83,8 +68,6 @@ def _data(rows, columns, deep):
     n_step = rows // i_count
     j_count = columns * n_step // (SIDE * SIDE)
     pitch = deep + 1
-    y_passes = rows // SIDE
-    w_passes = columns // SIDE
     across = j_count * SIDE
 
     @cuda.jit
@@ -93,8 +76,6 @@ def _data(rows, columns, deep):
 
         Blocks: x along c, y along n.
         """
-        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-        # registers; many independent sums a thread hide latency instead of many warps.
         y_tile = cuda.shared.array((rows, pitch), float32)
         w_tile = cuda.shared.array((deep, columns), float32)
         total = cuda.local.array((i_count, j_count), float32)
@@ -105,29 +86,12 @@ def _data(rows, columns, deep):
         c0 = cuda.blockIdx.x * columns
         nt = ty % n_step
         ct = ty // n_step * across + tx
-        for i in range(i_count):
-            for j in range(j_count):
-                total[i, j] = float32(0)
+        clear(total)
         for k0 in range(0, K, deep):
-            for i in range(y_passes):
-                for e in range(deep // SIDE):
-                    n = ty + SIDE * i
-                    k = tx + SIDE * e
-                    inside = n0 + n < N and k0 + k < K
-                    y_tile[n, k] = dy[n0 + n, k0 + k] if inside else float32(0)
-            for e in range(deep // SIDE):
-                for j in range(w_passes):
-                    k = ty + SIDE * e
-                    c = tx + SIDE * j
-                    inside = k0 + k < K and c0 + c < C
-                    w_tile[k, c] = w[k0 + k, c0 + c] if inside else float32(0)
+            load(y_tile, rows, deep, dy, n0, k0, N, K)
+            load(w_tile, deep, columns, w, k0, c0, K, C)
             cuda.syncthreads()
-            for k in range(min(deep, K - k0)):
-                for i in range(i_count):
-                    for j in range(j_count):
-                        total[i, j] += (
-                            y_tile[nt + n_step * i, k] * w_tile[k, ct + SIDE * j]
-                        )
+            multiply(total, y_tile, w_tile, nt, n_step, ct, min(deep, K - k0))
             cuda.syncthreads()
         for i in range(i_count):
             n = n0 + nt + n_step * i
@@ -142,7 +106,6 @@ def _data(rows, columns, deep):
 TILE = 64
 DEPTH = 32
 EACH = TILE // SIDE
-STEPS = DEPTH // SIDE
 
 
 @cuda.jit
@@ -151,8 +114,6 @@ def filter_64x64(dw, x, dy):
 
     Blocks: x along c, y along k.
     """
-    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-    # registers; many independent sums a thread hide latency instead of many warps.
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
     y_tile = cuda.shared.array((DEPTH, TILE), float32)
     total = cuda.local.array((EACH, EACH), float32)
@@ -161,27 +122,12 @@ def filter_64x64(dw, x, dy):
     C = x.shape[1]
     k0 = cuda.blockIdx.y * TILE
     c0 = cuda.blockIdx.x * TILE
-    for i in range(EACH):
-        for j in range(EACH):
-            total[i, j] = float32(0)
+    clear(total)
     for n0 in range(0, N, DEPTH):
-        for e in range(STEPS):
-            for j in range(EACH):
-                n = ty + SIDE * e
-                c = tx + SIDE * j
-                inside = n0 + n < N and c0 + c < C
-                x_tile[n, c] = x[n0 + n, c0 + c] if inside else float32(0)
-        for e in range(STEPS):
-            for i in range(EACH):
-                n = ty + SIDE * e
-                k = tx + SIDE * i
-                inside = n0 + n < N and k0 + k < K
-                y_tile[n, k] = dy[n0 + n, k0 + k] if inside else float32(0)
+        load(x_tile, DEPTH, TILE, x, n0, c0, N, C)
+        load(y_tile, DEPTH, TILE, dy, n0, k0, N, K)
         cuda.syncthreads()
-        for n in range(min(DEPTH, N - n0)):
-            for i in range(EACH):
-                for j in range(EACH):
-                    total[i, j] += y_tile[n, ty + SIDE * i] * x_tile[n, tx + SIDE * j]
+        multiply_transposed(total, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, N - n0))
         cuda.syncthreads()
     for i in range(EACH):
         k = k0 + ty + SIDE * i

@@ -17,6 +17,9 @@ which needs no atomics and fixes the order of its sum. The gradients of such a r
 spread out to the columns where its windows start, with zeros between: then threads of
 neighbouring columns read neighbouring words, whatever the stride, and no index is
 divided.
+
+Occupancy: at least 12 %. Loops over the rows and columns of a window are unrolled, with
+several loads under way together; `max_backward` keeps row, column and gradient of each.
 """
 
 import math
@@ -32,8 +35,6 @@ WIDEST = 64  # the largest kernel_w: it leaves room for a tile with blocks of 64
 @cuda.jit
 def max_forward(y, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
     """y[n,c,p,q] = max_hw x[n,c,h,w] over window (p, q); NaN if it holds one."""
-    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
-    # several rows, which the compiler unrolls, keep memory busy.
     column = cuda.shared.array(SPAN, float32)  # the largest value of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -78,8 +79,6 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
     every column of the window, then the first of those.
     Which element of a window with a NaN gets its gradient is not said.
     """
-    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
-    # several rows, which the compiler unrolls, keep memory busy.
     # For every column, of a row of windows:
     highest = cuda.shared.array(SPAN, float32)  # the largest value in the column,
     row = cuda.shared.array(SPAN, int32)  # the first row where it stands,
@@ -185,8 +184,6 @@ def average_forward(
     with m = kernel_h kernel_w, or the values of the window that lie in the image if
     count_padding is 0.
     """
-    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
-    # several rows, which the compiler unrolls, keep memory busy.
     column = cuda.shared.array(SPAN, float32)  # the sum of each column
     N, C, H, W = x.shape
     P, Q = y.shape[2], y.shape[3]
@@ -236,8 +233,6 @@ def average_backward(
     count_padding,
 ):
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] / m over the windows that hold (h, w)."""
-    # occupancy: 64-bit indices and strides fill the registers; with few warps, loads of
-    # several rows, which the compiler unrolls, keep memory busy.
     spread = cuda.shared.array(SPAN, float32)
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]

@@ -4,12 +4,14 @@ from numba import cuda
 
 
 @cuda.jit(device=True)
-def fold_sum(part, thread, threads):
-    """part[0] = sum of part[0:threads], for every thread of the block to read.
+def block_sum(part, value, thread, threads):
+    """Return the sum of all threads' values, the same to each thread of the block.
 
-    A tree whose shape follows from `threads` (a power of two), so that the same
-    values always give the same bits.
+    part is a shared array of `threads` elements, a power of two. The sum is a tree
+    whose shape follows from `threads`, so that the same values always give the same
+    bits.
     """
+    part[thread] = value
     half = threads // 2
     while half > 0:
         cuda.syncthreads()
@@ -17,11 +19,15 @@ def fold_sum(part, thread, threads):
             part[thread] += part[thread + half]
         half //= 2
     cuda.syncthreads()
+    result = part[0]
+    cuda.syncthreads()
+    return result
 
 
 @cuda.jit(device=True)
-def fold_max(part, thread, threads):
-    """part[0] = max of part[0:threads], for every thread of the block to read."""
+def block_max(part, value, thread, threads):
+    """Return the largest of all threads' values; arguments as for `block_sum`."""
+    part[thread] = value
     half = threads // 2
     while half > 0:
         cuda.syncthreads()
@@ -29,3 +35,6 @@ def fold_max(part, thread, threads):
             part[thread] = max(part[thread], part[thread + half])
         half //= 2
     cuda.syncthreads()
+    result = part[0]
+    cuda.syncthreads()
+    return result

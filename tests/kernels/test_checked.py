@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("relu", "joins", "sgd", "pool", "lrn", "batchnorm", "softmax", "dropout")
+LAYERS = (
+    "versions",
+    "relu",
+    "joins",
+    "sgd",
+    "pool",
+    "lrn",
+    "batchnorm",
+    "softmax",
+    "dropout",
+)
 LAYERS += ("conv", "linear")
 NOT = ("pytorch", "repeat", "independent", "share", "run", "read")
 

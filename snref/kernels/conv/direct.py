@@ -3,9 +3,14 @@
 The algorithm to read first, and the one for filters of a single channel, where there
 is nothing to share. A block's second index chooses what its threads have in common,
 so that they read the same weight and neighbouring pixels.
+
+Occupancy: at least 25 %. The compiler unrolls the innermost loop, and every read in it
+has an address and a test of its own.
 """
 
 from numba import cuda, float32
+
+from snref.kernels.conv.taps import unravel
 
 
 @cuda.jit
@@ -14,7 +19,6 @@ def forward(y, x, w, stride_h, stride_w, pad_top, pad_left, groups):
 
     c runs over the channels of the filter's group.
     """
-    # occupancy: 25 %. The taps are unrolled, and every read has its own address.
     N, K, P, Q = y.shape
     H, W = x.shape[2], x.shape[3]
     C, R, S = w.shape[1], w.shape[2], w.shape[3]
@@ -45,7 +49,6 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
     over the k of the channel's group and the p, q, r, s with
     p*stride_h + r - pad_top = h and q*stride_w + s - pad_left = v.
     """
-    # occupancy: 25 %. The taps are unrolled, and every read has its own address.
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]
     K = w.shape[0] // groups
@@ -86,16 +89,13 @@ def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images):
     Slice by slice of so many images: the sum over n, p, q of each, then the sum of
     those. sh, sw: strides.
     """
-    # occupancy: 25 %. The taps are unrolled, and every read has its own address.
     K, C, R, S = dw.shape
     N, H, W = x.shape[0], x.shape[2], x.shape[3]
     P, Q = dy.shape[2], dy.shape[3]
     for k in range(cuda.blockIdx.y, K, cuda.gridDim.y):
         first = k // (K // groups) * C
         for crs in range(cuda.grid(1), C * R * S, cuda.gridsize(1)):
-            c = crs // (R * S)
-            r = (crs - c * (R * S)) // S
-            s = crs - (c * R + r) * S
+            c, r, s = unravel(crs, R, S)
             total = float32(0)
             for n0 in range(0, N, images):
                 part = float32(0)

@@ -7,16 +7,20 @@ in the order of `tiled`, so that both give the same bits.
 
 Arrays are matrices and sizes are numbers as in `tiled`; the workspace is flat.
 
+Occupancy: at least 12 %. A thread holds 16 sums and, in the gradients, the phase or the
+image of what it copies. It hides latency by many independent sums, not by many warps.
+
 Source: Chellapilla et al. 2006, section 3.
 """
 
 from numba import cuda, float32, int32
 
-SIDE = 16
+from snref.kernels.conv.taps import phase_along, unravel
+from snref.kernels.tiles import SIDE, clear, load, load_flat, multiply
+
 TILE = 64  # a block computes 64 x 64 outputs, a thread 4 x 4
 DEPTH = 32
 EACH = TILE // SIDE
-STEPS = DEPTH // SIDE
 PITCH = DEPTH + 1
 WIDE = TILE + 1
 
@@ -39,12 +43,10 @@ def _columns(strided):
         step = stride_w if strided else 1
         d0 = cuda.blockIdx.y * SIDE
         if ty == 0:
-            tap = d0 + tx
-            c = tap // (R * S)
-            r = (tap - c * (R * S)) // S
+            c, r, s = unravel(d0 + tx, R, S)
             tap_c[tx] = c
             tap_r[tx] = r
-            tap_s[tx] = tap - (c * R + r) * S
+            tap_s[tx] = s
         cuda.syncthreads()
         for row in range(cuda.blockIdx.x, N * P, cuda.gridDim.x):
             n = row // P
@@ -73,8 +75,6 @@ def forward(y, w, matrix, groups):
 
     Blocks: x along (n, p, q), y along the filters of a group, z along the groups.
     """
-    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-    # registers; many independent sums a thread hide latency instead of many warps.
     w_tile = cuda.shared.array((TILE, PITCH), float32)
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
     total = cuda.local.array((EACH, EACH), float32)
@@ -85,32 +85,23 @@ def forward(y, w, matrix, groups):
     NPQ = N * PQ
     group = cuda.blockIdx.z
     k0 = cuda.blockIdx.y * TILE
+    w0 = group * K + k0
     pixel0 = cuda.blockIdx.x * TILE
-    for i in range(EACH):
-        for j in range(EACH):
-            total[i, j] = float32(0)
+    clear(total)
     for d0 in range(0, CRS, DEPTH):
-        for i in range(EACH):
-            for e in range(STEPS):
-                k = ty + SIDE * i
-                d = tx + SIDE * e
-                inside = k0 + k < K and d0 + d < CRS
-                w_tile[k, d] = w[group * K + k0 + k, d0 + d] if inside else float32(0)
-        for e in range(STEPS):
-            for j in range(EACH):
-                d = ty + SIDE * e
-                pixel = tx + SIDE * j
-                inside = d0 + d < CRS and pixel0 + pixel < NPQ
-                x_tile[d, pixel] = (
-                    matrix[(group * CRS + d0 + d) * NPQ + pixel0 + pixel]
-                    if inside
-                    else float32(0)
-                )
+        load(w_tile, TILE, DEPTH, w, w0, d0, group * K + K, CRS)
+        load_flat(
+            x_tile,
+            DEPTH,
+            TILE,
+            matrix,
+            (group * CRS + d0) * NPQ + pixel0,
+            NPQ,
+            CRS - d0,
+            NPQ - pixel0,
+        )
         cuda.syncthreads()
-        for d in range(min(DEPTH, CRS - d0)):
-            for i in range(EACH):
-                for j in range(EACH):
-                    total[i, j] += w_tile[ty + SIDE * i, d] * x_tile[d, tx + SIDE * j]
+        multiply(total, w_tile, x_tile, ty, SIDE, tx, min(DEPTH, CRS - d0))
         cuda.syncthreads()
     for j in range(EACH):
         pixel = pixel0 + tx + SIDE * j
@@ -141,12 +132,8 @@ def gradient_columns(
     phase = cuda.blockIdx.z
     r0 = phase // stride_w
     s0 = phase - r0 * stride_w
-    phase_r = (R - r0 + stride_h - 1) // stride_h
-    phase_s = (S - s0 + stride_w - 1) // stride_w
-    p0 = (pad_top - r0 + stride_h - 1) // stride_h
-    q0 = (pad_left - s0 + stride_w - 1) // stride_w
-    phase_h = (H - p0 * stride_h - r0 + pad_top + stride_h - 1) // stride_h
-    phase_w = (W - q0 * stride_w - s0 + pad_left + stride_w - 1) // stride_w
+    phase_r, _, phase_h, p0 = phase_along(r0, stride_h, pad_top, R, H)
+    phase_s, _, phase_w, q0 = phase_along(s0, stride_w, pad_left, S, W)
     share = matrix.size // (stride_h * stride_w)
     d0 = cuda.blockIdx.y * SIDE
     if ty == 0:
@@ -155,11 +142,10 @@ def gradient_columns(
         tap_r[tx] = 0
         tap_s[tx] = 0
         if tap < K * phase_r * phase_s:
-            k = tap // (phase_r * phase_s)
-            r = (tap - k * (phase_r * phase_s)) // phase_s
+            k, r, s = unravel(tap, phase_r, phase_s)
             tap_k[tx] = k
             tap_r[tx] = r
-            tap_s[tx] = tap - (k * phase_r + r) * phase_s
+            tap_s[tx] = s
     cuda.syncthreads()
     for row in range(cuda.blockIdx.x, N * phase_h, cuda.gridDim.x):
         n = row // phase_h
@@ -184,8 +170,6 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
     Blocks: x along the pixels (n, h, v) of a phase, y along the channels of a group,
     z along phase and group.
     """
-    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-    # registers; many independent sums a thread hide latency instead of many warps.
     w_tile = cuda.shared.array((TILE, PITCH), float32)
     y_tile = cuda.shared.array((DEPTH, TILE), float32)
     tap_k = cuda.shared.array(DEPTH, int32)
@@ -199,31 +183,22 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
     group = cuda.blockIdx.z - phase * groups
     r0 = phase // stride_w
     s0 = phase - r0 * stride_w
-    phase_r = (R - r0 + stride_h - 1) // stride_h
-    phase_s = (S - s0 + stride_w - 1) // stride_w
-    h0 = (pad_top - r0 + stride_h - 1) // stride_h * stride_h + r0 - pad_top
-    v0 = (pad_left - s0 + stride_w - 1) // stride_w * stride_w + s0 - pad_left
-    phase_h = (H - h0 + stride_h - 1) // stride_h
-    phase_w = (W - v0 + stride_w - 1) // stride_w
+    phase_r, h0, phase_h, _ = phase_along(r0, stride_h, pad_top, R, H)
+    phase_s, v0, phase_w, _ = phase_along(s0, stride_w, pad_left, S, W)
     depth = K * phase_r * phase_s
     pixels = N * phase_h * phase_w
     first = phase * (matrix.size // (stride_h * stride_w)) + group * depth * pixels
     c0 = cuda.blockIdx.y * TILE
     pixel0 = cuda.blockIdx.x * TILE
-    for i in range(EACH):
-        for j in range(EACH):
-            total[i, j] = float32(0)
+    clear(total)
     for d0 in range(0, depth, DEPTH):
         if thread < DEPTH:
-            tap = d0 + thread
-            k = tap // (phase_r * phase_s)
-            r = (tap - k * (phase_r * phase_s)) // phase_s
-            s = tap - (k * phase_r + r) * phase_s
+            k, r, s = unravel(d0 + thread, phase_r, phase_s)
             tap_k[thread] = k
             tap_w[thread] = (r0 + r * stride_h) * S + s0 + s * stride_w
         cuda.syncthreads()
         for i in range(EACH):
-            for e in range(STEPS):
+            for e in range(DEPTH // SIDE):
                 c = ty + SIDE * i
                 d = tx + SIDE * e
                 k = tap_k[d]
@@ -233,21 +208,18 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
                     if inside
                     else float32(0)
                 )
-        for e in range(STEPS):
-            for j in range(EACH):
-                d = ty + SIDE * e
-                pixel = tx + SIDE * j
-                inside = d0 + d < depth and pixel0 + pixel < pixels
-                y_tile[d, pixel] = (
-                    matrix[first + (d0 + d) * pixels + pixel0 + pixel]
-                    if inside
-                    else float32(0)
-                )
+        load_flat(
+            y_tile,
+            DEPTH,
+            TILE,
+            matrix,
+            first + d0 * pixels + pixel0,
+            pixels,
+            depth - d0,
+            pixels - pixel0,
+        )
         cuda.syncthreads()
-        for d in range(min(DEPTH, depth - d0)):
-            for i in range(EACH):
-                for j in range(EACH):
-                    total[i, j] += w_tile[ty + SIDE * i, d] * y_tile[d, tx + SIDE * j]
+        multiply(total, w_tile, y_tile, ty, SIDE, tx, min(DEPTH, depth - d0))
         cuda.syncthreads()
     for j in range(EACH):
         pixel = pixel0 + tx + SIDE * j
@@ -268,8 +240,6 @@ def filter(dw, matrix, dy, groups, images):
     Slice by slice of so many images: the sum over n, p, q of each, then of those.
     Blocks: x along d = (c, r, s), y along the filters of a group, z along the groups.
     """
-    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-    # registers; many independent sums a thread hide latency instead of many warps.
     x_tile = cuda.shared.array((DEPTH, WIDE), float32)
     y_tile = cuda.shared.array((TILE, PITCH), float32)
     part = cuda.local.array((EACH, EACH), float32)
@@ -281,13 +251,11 @@ def filter(dw, matrix, dy, groups, images):
     k0 = cuda.blockIdx.y * TILE
     d0 = cuda.blockIdx.x * TILE
     for n0 in range(0, N, images):
-        for i in range(EACH):
-            for j in range(EACH):
-                part[i, j] = float32(0)
+        clear(part)
         for n in range(n0, min(n0 + images, N)):
             for pixel0 in range(0, PQ, DEPTH):
                 for j in range(EACH):
-                    for e in range(STEPS):
+                    for e in range(DEPTH // SIDE):
                         d = ty + SIDE * j
                         pixel = pixel0 + tx + SIDE * e
                         inside = d0 + d < CRS and pixel < PQ
@@ -297,7 +265,7 @@ def filter(dw, matrix, dy, groups, images):
                             else float32(0)
                         )
                 for i in range(EACH):
-                    for e in range(STEPS):
+                    for e in range(DEPTH // SIDE):
                         k = ty + SIDE * i
                         pixel = pixel0 + tx + SIDE * e
                         inside = k0 + k < K and pixel < PQ
@@ -307,12 +275,7 @@ def filter(dw, matrix, dy, groups, images):
                             else float32(0)
                         )
                 cuda.syncthreads()
-                for d in range(min(DEPTH, PQ - pixel0)):
-                    for i in range(EACH):
-                        for j in range(EACH):
-                            part[i, j] += (
-                                y_tile[ty + SIDE * i, d] * x_tile[d, tx + SIDE * j]
-                            )
+                multiply(part, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, PQ - pixel0))
                 cuda.syncthreads()
         for i in range(EACH):
             k = k0 + ty + SIDE * i

@@ -17,14 +17,20 @@ computes several rows and columns of its block's outputs in registers: per value
 from shared memory it does more work, and that is what the speed hangs on. Kernels exist
 in a few shapes, for many filters and for few. Their names say what a block computes:
 forward_32x8 is 32 filters at 8 rows of 16 pixels, data_32x8 is 32 channels at as many,
-filter_64x32 is 64 weights of 32 filters. `snref.layers.conv_algorithms` chooses.
+filter_64x64 is 64 weights of 64 filters. `snref.layers.conv_algorithms` chooses.
+
+Occupancy: at least 12 %. A thread holds up to 24 sums (filter_strided_64x96) and the
+addresses of the elements that it gathers, in up to 204 registers. It hides latency by
+many independent sums instead of by many warps.
 
 Source: Chetlur et al. 2014 (cuDNN), section 3.
 """
 
 from numba import cuda, float32, int32
 
-SIDE = 16
+from snref.kernels.conv.taps import phase_along, unravel
+from snref.kernels.tiles import SIDE, clear, multiply
+
 DEPTH = 32
 PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different banks
 
@@ -51,8 +57,6 @@ def _forward(filters, rows, strided=False):
 
         Blocks: x along q within the rows (n, p), y along group and filters.
         """
-        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-        # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((filters, pitch), float32)
         x_tile = cuda.shared.array((deep, pixels), float32)
         tap_c = cuda.shared.array(deep, int32)
@@ -74,18 +78,14 @@ def _forward(filters, rows, strided=False):
         v0 = column * step - pad_left
         kt = ty % k_step
         jt = ty // k_step * j_count
-        for i in range(i_count):
-            for j in range(j_count):
-                total[i, j] = float32(0)
+        clear(total)
         for d0 in range(0, CRS, deep):
             # which tap each row of the tile belongs to
             if thread < deep:
-                tap = d0 + thread
-                c = tap // (R * S)
-                r = (tap - c * (R * S)) // S
+                c, r, s = unravel(d0 + thread, R, S)
                 tap_c[thread] = c
                 tap_r[thread] = r
-                tap_s[thread] = tap - (c * R + r) * S
+                tap_s[thread] = s
             cuda.syncthreads()
             for i in range(w_passes):
                 for e in range(deep // SIDE):
@@ -112,12 +112,8 @@ def _forward(filters, rows, strided=False):
                         else float32(0)
                     )
             cuda.syncthreads()
-            for d in range(min(deep, CRS - d0)):
-                for i in range(i_count):
-                    for j in range(j_count):
-                        total[i, j] += (
-                            w_tile[kt + k_step * i, d] * x_tile[d, (jt + j) * SIDE + tx]
-                        )
+            depth = min(deep, CRS - d0)
+            multiply(total, w_tile, x_tile, kt, k_step, jt * SIDE + tx, depth)
             cuda.syncthreads()
         for j in range(j_count):
             row = row0 + jt + j
@@ -155,8 +151,6 @@ def _data(channels, rows):
         over the p, q, r, s with p*stride_h+r-pad_top = h, q*stride_w+s-pad_left = v.
         Blocks: x along v within the rows (n, h), y along phase, group and channels.
         """
-        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-        # registers; many independent sums a thread hide latency instead of many warps.
         w_tile = cuda.shared.array((channels, pitch), float32)
         y_tile = cuda.shared.array((deep, pixels), float32)
         tap_k = cuda.shared.array(deep, int32)
@@ -175,14 +169,9 @@ def _data(channels, rows):
         y = cuda.blockIdx.y - phase * (groups * c_tiles)
         group = y // c_tiles
         c0 = (y - group * c_tiles) * channels
-        # the phase's taps, its first pixel, the output that meets this one at r0, s0
-        phase_r = (R - r0 + stride_h - 1) // stride_h
-        phase_s = (S - s0 + stride_w - 1) // stride_w
-        p0 = (pad_top - r0 + stride_h - 1) // stride_h
-        q0 = (pad_left - s0 + stride_w - 1) // stride_w
-        h0 = p0 * stride_h + r0 - pad_top
-        v0 = q0 * stride_w + s0 - pad_left
-        phase_h = max((H - h0 + stride_h - 1) // stride_h, 1)
+        phase_r, h0, phase_h, p0 = phase_along(r0, stride_h, pad_top, R, H)
+        phase_s, v0, _, q0 = phase_along(s0, stride_w, pad_left, S, W)
+        phase_h = max(phase_h, 1)
         depth = K * phase_r * phase_s
         across = ((W + stride_w - 1) // stride_w + SIDE - 1) // SIDE  # blocks
         down = cuda.blockIdx.x // across
@@ -190,15 +179,10 @@ def _data(channels, rows):
         column = (cuda.blockIdx.x - down * across) * SIDE + tx
         ct = ty % c_step
         jt = ty // c_step * j_count
-        for i in range(i_count):
-            for j in range(j_count):
-                total[i, j] = float32(0)
+        clear(total)
         for d0 in range(0, depth, deep):
             if thread < deep:
-                tap = d0 + thread
-                k = tap // (phase_r * phase_s)
-                r = (tap - k * (phase_r * phase_s)) // phase_s
-                s = tap - (k * phase_r + r) * phase_s
+                k, r, s = unravel(d0 + thread, phase_r, phase_s)
                 tap_k[thread] = k
                 tap_r[thread] = r
                 tap_s[thread] = s
@@ -232,12 +216,8 @@ def _data(channels, rows):
                         else float32(0)
                     )
             cuda.syncthreads()
-            for d in range(min(deep, depth - d0)):
-                for i in range(i_count):
-                    for j in range(j_count):
-                        total[i, j] += (
-                            w_tile[ct + c_step * i, d] * y_tile[d, (jt + j) * SIDE + tx]
-                        )
+            last = min(deep, depth - d0)
+            multiply(total, w_tile, y_tile, ct, c_step, jt * SIDE + tx, last)
             cuda.syncthreads()
         v = v0 + column * stride_w
         for j in range(j_count):
@@ -289,8 +269,6 @@ def _filter(weights, filters, strided=False):
         GPU. All arrays are flat.
         Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
-        # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-        # registers; many independent sums a thread hide latency instead of many warps.
         x_tile = cuda.shared.array((DEPTH, x_pitch), float32)
         y_tile = cuda.shared.array((filters, PITCH), float32)
         tap_c = cuda.shared.array(weights, int32)
@@ -311,20 +289,16 @@ def _filter(weights, filters, strided=False):
         wide = (Q + parts - 1) // parts
         tall = DEPTH // wide
         if thread < weights:
-            tap = d0 + thread
-            c = tap // (R * S)
-            r = (tap - c * (R * S)) // S
+            c, r, s = unravel(d0 + thread, R, S)
             tap_c[thread] = c
             tap_r[thread] = r
-            tap_s[thread] = tap - (c * R + r) * S
+            tap_s[thread] = s
         cuda.syncthreads()
         slices = (N + images - 1) // images
         for slice_ in range(
             cuda.blockIdx.z // groups, slices, cuda.gridDim.z // groups
         ):
-            for i in range(i_count):
-                for j in range(j_count):
-                    part[i, j] = float32(0)
+            clear(part)
             for n in range(slice_ * images, min((slice_ + 1) * images, N)):
                 x0 = (n * groups + group) * C * H * W
                 y0 = ((n * groups + group) * K + k0) * P * Q
@@ -359,13 +333,7 @@ def _filter(weights, filters, strided=False):
                                             else float32(0)
                                         )
                         cuda.syncthreads()
-                        for d in range(tall * wide):
-                            for i in range(i_count):
-                                for j in range(j_count):
-                                    part[i, j] += (
-                                        y_tile[ty + SIDE * i, d]
-                                        * x_tile[d, tx + SIDE * j]
-                                    )
+                        multiply(part, y_tile, x_tile, ty, SIDE, tx, tall * wide)
                         cuda.syncthreads()
             first = (slice_ * apart * groups + group) * K * CRS
             more = apart == 0 and slice_ > 0

@@ -18,16 +18,19 @@ Everything lies in one flat workspace: transformed filters U [16, K, C], pixels
 V [16, C, tiles], products M [16, K, tiles]; for the data gradient K and C change
 places. A tile's number is (n * rows of tiles + its row) * tiles a row + its column.
 
+Occupancy: at least 12 %. `pixels` has a thread's 16 reads under way together, each with
+its address; they hide latency instead of many warps.
+
 Source: Lavin and Gray 2016, section 4.1.
 """
 
 from numba import cuda, float32
 
-SIDE = 16
+from snref.kernels.tiles import SIDE, clear, load_flat, multiply
+
 TILE = 64  # a block of the product computes 64 x 64 outputs, a thread 4 x 4
 DEPTH = 32
 EACH = TILE // SIDE
-STEPS = DEPTH // SIDE
 PITCH = DEPTH + 1
 PLACES = 16
 
@@ -97,8 +100,6 @@ def pixels(workspace, x, H, W, rows, columns, pad_top, pad_left, first):
     rows, columns: tiles an image; first: where V starts in the workspace.
     Blocks: x along the rows of tiles of all images, y along the channels.
     """
-    # occupancy: 12 to 25 %. A thread's 16 reads are under way together, each with its
-    # address; they hide latency instead of many warps.
     t = cuda.local.array((4, 4), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N = x.shape[0]
@@ -143,8 +144,6 @@ def product(workspace, K, C, tiles, groups):
     K: filters of all groups; C: channels of one.
     Blocks: x along the tiles, y along the filters of a group, z along place and group.
     """
-    # occupancy: 12 to 75 %, by shape and GPU. Sums and addresses fill 56 to 204
-    # registers; many independent sums a thread hide latency instead of many warps.
     u_tile = cuda.shared.array((TILE, PITCH), float32)
     v_tile = cuda.shared.array((DEPTH, TILE), float32)
     total = cuda.local.array((EACH, EACH), float32)
@@ -157,33 +156,14 @@ def product(workspace, K, C, tiles, groups):
     m = PLACES * C * (K + groups * tiles) + (place * K + group * own) * tiles
     k0 = cuda.blockIdx.y * TILE
     tile0 = cuda.blockIdx.x * TILE
-    for i in range(EACH):
-        for j in range(EACH):
-            total[i, j] = float32(0)
+    clear(total)
     for c0 in range(0, C, DEPTH):
-        for i in range(EACH):
-            for e in range(STEPS):
-                k = ty + SIDE * i
-                c = tx + SIDE * e
-                inside = k0 + k < own and c0 + c < C
-                u_tile[k, c] = (
-                    workspace[u + (k0 + k) * C + c0 + c] if inside else float32(0)
-                )
-        for e in range(STEPS):
-            for j in range(EACH):
-                c = ty + SIDE * e
-                tile = tx + SIDE * j
-                inside = c0 + c < C and tile0 + tile < tiles
-                v_tile[c, tile] = (
-                    workspace[v + (c0 + c) * tiles + tile0 + tile]
-                    if inside
-                    else float32(0)
-                )
+        start = u + k0 * C + c0
+        load_flat(u_tile, TILE, DEPTH, workspace, start, C, own - k0, C - c0)
+        start = v + c0 * tiles + tile0
+        load_flat(v_tile, DEPTH, TILE, workspace, start, tiles, C - c0, tiles - tile0)
         cuda.syncthreads()
-        for c in range(min(DEPTH, C - c0)):
-            for i in range(EACH):
-                for j in range(EACH):
-                    total[i, j] += u_tile[ty + SIDE * i, c] * v_tile[c, tx + SIDE * j]
+        multiply(total, u_tile, v_tile, ty, SIDE, tx, min(DEPTH, C - c0))
         cuda.syncthreads()
     for i in range(EACH):
         k = k0 + ty + SIDE * i
@@ -200,7 +180,6 @@ def outputs(y, workspace, P, Q, first):
     first: where M starts in the workspace.
     Blocks: x along the rows of tiles of all images, y along the filters.
     """
-    # occupancy: 25 %, as for `pixels`.
     t = cuda.local.array((2, 4), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N = y.shape[0]
