@@ -123,6 +123,18 @@ class Net:
         self._nodes = None
         return output
 
+    def chain(self, x: Value, prefix: str = "", /, **layers: Layer) -> Value:
+        """Add layers that each read the output of the one before, the first of them x.
+
+        >>> from snref.layers import Linear, ReLU
+        >>> net = Net("tiny")
+        >>> net.chain(net.input((2, 8)), "block.", fc=Linear(3), relu=ReLU()).name
+        'block.relu'
+        """
+        for name, layer in layers.items():
+            x = self.add(prefix + name, layer, x)
+        return x
+
     def with_options(
         self,
         declarations: Declarations | None = None,

@@ -1,53 +1,53 @@
-"""Networks, named for their families; each is a function with a batch argument."""
+"""Networks, named for their families; each is a function with a batch argument.
+
+A new net is one file, with a function of its name that takes batch and input_size,
+and one line in ``_FILES``.
+"""
 
 from collections.abc import Callable
-from functools import partial
+from importlib import import_module
 
 from snref.net import Net
-from snref.nets.chains import alexnet, digits, lenet, vgg
-from snref.nets.dense import densenet121
-from snref.nets.inception import inception_v4
+from snref.nets.chains import vgg
 from snref.nets.random_nets import random_net
 from snref.nets.residual import resnet
-from snref.nets.transformer import gpt2
-from snref.nets.unet import unet
 from snref.support.imports import blamed, imported
 
-__all__ = [
-    "NAMES",
-    "alexnet",
-    "densenet121",
-    "digits",
-    "find",
-    "gpt2",
-    "inception_v4",
-    "lenet",
-    "random_net",
-    "resnet",
-    "unet",
-    "vgg",
-]
+__all__ = ["NAMES", "find", "random_net", "resnet", "vgg"]
 
-_BY_NAME: dict[str, Callable[..., Net]] = {
-    "lenet": lenet,
-    "alexnet": alexnet,
-    "vgg16": partial(vgg, 16),
-    "vgg19": partial(vgg, 19),
-    "resnet50": partial(resnet, 50),
-    "resnet101": partial(resnet, 101),
-    "resnet152": partial(resnet, 152),
-    "inception_v4": inception_v4,
-    "inception_v4_original": partial(inception_v4, original=True),
-    "densenet121": densenet121,
-    "unet": unet,
-    "gpt2": gpt2,
-    "digits": digits,
+_FILES = {  # the nets, by name, and the file of each
+    "lenet": "chains",
+    "alexnet": "chains",
+    "vgg16": "chains",
+    "vgg19": "chains",
+    "resnet50": "residual",
+    "resnet101": "residual",
+    "resnet152": "residual",
+    "inception_v4": "inception",
+    "inception_v4_original": "inception",
+    "densenet121": "dense",
+    "unet": "segmentation",
+    "gpt2": "transformer",
+    "digits": "chains",
 }
-NAMES = (*_BY_NAME, "resnet:N1,N2,N3,N4", "random:SEED", "MODULE:FUNCTION")
+NAMES = (*_FILES, "resnet:N1,N2,N3,N4", "random:SEED", "MODULE:FUNCTION")
+
+
+def __getattr__(name: str) -> Callable[..., Net]:
+    if name not in _FILES:
+        raise AttributeError(f"module 'snref.nets' has no attribute {name!r}")
+    make: Callable[..., Net] = getattr(
+        import_module(f"snref.nets.{_FILES[name]}"), name
+    )
+    return make
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FILES})
 
 
 def find(name: str, batch: int, input_size: int | None = None) -> Net:
-    """The net of this name: one of NAMES.
+    """Make the net of this name: one of NAMES.
 
     input_size is the height and width of the images (for gpt2 the number of tokens);
     None is the net's own. MODULE:FUNCTION calls a function of yours with batch and,
@@ -61,8 +61,8 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
     if input_size is not None and input_size < 1:
         raise ValueError(f"input size {input_size}: must be >= 1")
     sizes = () if input_size is None else (input_size,)
-    if name in _BY_NAME:
-        return _BY_NAME[name](batch, *sizes)
+    if name in _FILES:
+        return __getattr__(name)(batch, *sizes)
     family, _, rest = name.partition(":")
     if family == "resnet" and rest:
         return resnet(_numbers(name, rest, 4), batch, *sizes)
@@ -76,7 +76,7 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
 
 
 def _numbers(name: str, text: str, count: int) -> tuple[int, ...]:
-    """The whole numbers after the colon of a name."""
+    """Parse the whole numbers after the colon of a name."""
     try:
         numbers = tuple(int(number) for number in text.split(","))
     except ValueError:
@@ -88,7 +88,7 @@ def _numbers(name: str, text: str, count: int) -> tuple[int, ...]:
 
 
 def _made(name: str, *sizes: int) -> Net:
-    """What a function of the reader's own makes of a batch and maybe an input size."""
+    """Call a function of the user's own, which returns a net."""
     make = imported(name, "net")
     with blamed(name, "net"):
         net = make(*sizes)

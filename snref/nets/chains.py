@@ -80,6 +80,16 @@ def alexnet(batch: int, input_size: int = 227) -> Net:
     )
 
 
+def vgg16(batch: int, input_size: int = 227) -> Net:
+    """VGG-16; see ``vgg``."""
+    return vgg(16, batch, input_size)
+
+
+def vgg19(batch: int, input_size: int = 227) -> Net:
+    """VGG-19; see ``vgg``."""
+    return vgg(19, batch, input_size)
+
+
 def vgg(depth: int, batch: int, input_size: int = 227) -> Net:
     """VGG-16 or VGG-19; the usual input size is 224, SuperNeurons' is 227.
 
@@ -110,9 +120,7 @@ def vgg(depth: int, batch: int, input_size: int = 227) -> Net:
 
 
 def _chain(name: str, shape: tuple[int, ...], **layers: Layer) -> Net:
-    """A net of these layers, each reading the one before."""
+    """Make a net of layers that each read the output of the one before."""
     net = Net(name)
-    x = net.input(shape)
-    for layer_name, layer in layers.items():
-        x = net.add(layer_name, layer, x)
+    net.chain(net.input(shape), **layers)
     return net

@@ -22,38 +22,51 @@ def densenet121(batch: int, input_size: int = 224) -> Net:
     Source: Huang et al. 2017, table 1, with bottlenecks and compression (DenseNet-BC).
     """
     net = Net("densenet121")
-    x = net.input((batch, 3, input_size, input_size))
-    x = net.add("conv1", Conv(64, 7, stride=2, padding=3, bias=False), x)
-    x = net.add("bn1", BatchNorm(), x)
-    x = net.add("relu1", ReLU(), x)
-    x = net.add("pool1", MaxPool(3, stride=2, padding=1), x)
+    x = net.chain(
+        net.input((batch, 3, input_size, input_size)),
+        conv1=Conv(64, 7, stride=2, padding=3, bias=False),
+        bn1=BatchNorm(),
+        relu1=ReLU(),
+        pool1=MaxPool(3, stride=2, padding=1),
+    )
     for block, layers in enumerate(BLOCKS, 1):
         for i in range(1, layers + 1):
             x = _dense_layer(net, f"dense{block}_{i}", x)
         if block < len(BLOCKS):
             x = _transition(net, f"transition{block}", x)
-    x = net.add("bn", BatchNorm(), x)
-    x = net.add("relu", ReLU(), x)
-    x = net.add("pool", AveragePool(), x)
-    x = net.add("fc", Linear(1000), x)
-    net.add("softmax", Softmax(), x)
+    net.chain(
+        x,
+        bn=BatchNorm(),
+        relu=ReLU(),
+        pool=AveragePool(),
+        fc=Linear(1000),
+        softmax=Softmax(),
+    )
     return net
 
 
 def _dense_layer(net: Net, name: str, x: Value) -> Value:
-    """x and, after it, GROWTH channels made from it."""
-    y = net.add(f"{name}.bn1", BatchNorm(), x)
-    y = net.add(f"{name}.relu1", ReLU(), y)
-    y = net.add(f"{name}.conv1", Conv(4 * GROWTH, 1, bias=False), y)
-    y = net.add(f"{name}.bn2", BatchNorm(), y)
-    y = net.add(f"{name}.relu2", ReLU(), y)
-    y = net.add(f"{name}.conv2", Conv(GROWTH, 3, padding=1, bias=False), y)
+    """Compute GROWTH channels from x, and concatenate x and them."""
+    y = net.chain(
+        x,
+        f"{name}.",
+        bn1=BatchNorm(),
+        relu1=ReLU(),
+        conv1=Conv(4 * GROWTH, 1, bias=False),
+        bn2=BatchNorm(),
+        relu2=ReLU(),
+        conv2=Conv(GROWTH, 3, padding=1, bias=False),
+    )
     return net.add(f"{name}.concat", Concat(), x, y)
 
 
 def _transition(net: Net, name: str, x: Value) -> Value:
-    """Half the channels, half the height and width."""
-    x = net.add(f"{name}.bn", BatchNorm(), x)
-    x = net.add(f"{name}.relu", ReLU(), x)
-    x = net.add(f"{name}.conv", Conv(x.shape[1] // 2, 1, bias=False), x)
-    return net.add(f"{name}.pool", AveragePool(2), x)
+    """Halve the channels, the height and the width."""
+    return net.chain(
+        x,
+        f"{name}.",
+        bn=BatchNorm(),
+        relu=ReLU(),
+        conv=Conv(x.shape[1] // 2, 1, bias=False),
+        pool=AveragePool(2),
+    )

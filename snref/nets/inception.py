@@ -37,11 +37,15 @@ def inception_v4(batch: int, input_size: int = 299, original: bool = False) -> N
     x = _reduction_b(add, "reduction_b", x)
     for i in range(1, 4):
         x = _c(add, f"c{i}", x)
-    x = net.add("pool", AveragePool(), x)
-    x = net.add("drop", Dropout(0.2), x)
-    x = net.add("fc", Linear(1000), x)
-    net.add("softmax", Softmax(), x)
+    net.chain(
+        x, pool=AveragePool(), drop=Dropout(0.2), fc=Linear(1000), softmax=Softmax()
+    )
     return net
+
+
+def inception_v4_original(batch: int, input_size: int = 299) -> Net:
+    """Inception-v4 as in the code of the SuperNeurons authors; see ``inception_v4``."""
+    return inception_v4(batch, input_size, original=True)
 
 
 @dataclass(frozen=True)

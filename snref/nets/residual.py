@@ -19,7 +19,23 @@ BLOCKS: dict[int, tuple[int, ...]] = {
     101: (3, 4, 23, 3),
     152: (3, 8, 36, 3),
 }
+MOST_BLOCKS = 100_000  # of all stages: a million layers
 ORIGINAL_SIZE = 227  # SuperNeurons' images; everyone else's are 224
+
+
+def resnet50(batch: int, input_size: int = ORIGINAL_SIZE) -> Net:
+    """ResNet-50; see ``resnet``."""
+    return resnet(50, batch, input_size)
+
+
+def resnet101(batch: int, input_size: int = ORIGINAL_SIZE) -> Net:
+    """ResNet-101; see ``resnet``."""
+    return resnet(101, batch, input_size)
+
+
+def resnet152(batch: int, input_size: int = ORIGINAL_SIZE) -> Net:
+    """ResNet-152; see ``resnet``."""
+    return resnet(152, batch, input_size)
 
 
 def resnet(
@@ -44,39 +60,42 @@ def resnet(
         name, blocks = f"resnet:{','.join(map(str, depth))}", tuple(depth)
         if len(blocks) != 4 or min(blocks) < 1:
             raise ValueError(f"resnet of blocks {blocks}: must be 4 numbers >= 1")
+        if sum(blocks) > MOST_BLOCKS:
+            raise ValueError(f"{name}: must have at most {MOST_BLOCKS} blocks")
     net = Net(name)
-    x = net.input((batch, 3, input_size, input_size))
-    x = net.add("conv1", Conv(64, 7, stride=2, padding=3, bias=False), x)
-    x = net.add("bn1", BatchNorm(), x)
-    x = net.add("relu1", ReLU(), x)
     padding = 0 if input_size == ORIGINAL_SIZE else 1
-    x = net.add("pool1", MaxPool(3, stride=2, padding=padding), x)
+    x = net.chain(
+        net.input((batch, 3, input_size, input_size)),
+        conv1=Conv(64, 7, stride=2, padding=3, bias=False),
+        bn1=BatchNorm(),
+        relu1=ReLU(),
+        pool1=MaxPool(3, stride=2, padding=padding),
+    )
     for stage, count in enumerate(blocks, 2):
         width = 64 * 2 ** (stage - 2)
         for i in range(1, count + 1):
             stride = 2 if stage > 2 and i == 1 else 1
             x = _bottleneck(net, f"block{stage}_{i}", x, width, stride)
-    x = net.add("pool5", AveragePool(), x)
-    x = net.add("fc", Linear(1000), x)
-    net.add("softmax", Softmax(), x)
+    net.chain(x, pool5=AveragePool(), fc=Linear(1000), softmax=Softmax())
     return net
 
 
 def _bottleneck(net: Net, name: str, x: Value, width: int, stride: int) -> Value:
-    """1x1, 3x3 and 1x1 convolutions, added to x; to a projection if shapes differ."""
-    normalize, rectify = BatchNorm(), ReLU()
-    narrow = Conv(width, 1, stride=stride, bias=False)
-    y = net.add(f"{name}.conv1", narrow, x)
-    y = net.add(f"{name}.bn1", normalize, y)
-    y = net.add(f"{name}.relu1", rectify, y)
-    y = net.add(f"{name}.conv2", Conv(width, 3, padding=1, bias=False), y)
-    y = net.add(f"{name}.bn2", normalize, y)
-    y = net.add(f"{name}.relu2", rectify, y)
-    y = net.add(f"{name}.conv3", Conv(4 * width, 1, bias=False), y)
-    y = net.add(f"{name}.bn3", normalize, y)
+    """Add convolutions of 1x1, 3x3 and 1x1 to x, or to its projection."""
+    y = net.chain(
+        x,
+        f"{name}.",
+        conv1=Conv(width, 1, stride=stride, bias=False),
+        bn1=BatchNorm(),
+        relu1=ReLU(),
+        conv2=Conv(width, 3, padding=1, bias=False),
+        bn2=BatchNorm(),
+        relu2=ReLU(),
+        conv3=Conv(4 * width, 1, bias=False),
+        bn3=BatchNorm(),
+    )
     if x.shape != y.shape:
         project = Conv(4 * width, 1, stride=stride, bias=False)
-        x = net.add(f"{name}.conv", project, x)
-        x = net.add(f"{name}.bn", normalize, x)
+        x = net.chain(x, f"{name}.", conv=project, bn=BatchNorm())
     y = net.add(f"{name}.add", Add(), y, x)
-    return net.add(f"{name}.relu", rectify, y)
+    return net.add(f"{name}.relu", ReLU(), y)

@@ -26,27 +26,29 @@ def gpt2(batch: int, input_size: int = CONTEXT) -> Net:
     x = net.add("embedding", Embedding(VOCABULARY, CONTEXT, WIDTH), x)
     for i in range(1, BLOCKS + 1):
         x = _attend(net, f"block{i}", x)
-        x = _think(net, f"block{i}", x)
-    x = net.add("norm", LayerNorm(), x)
-    x = net.add("head", TiedHead("embedding", VOCABULARY), x)
-    net.add("softmax", TokenSoftmax(), x)
+        x = _feed_forward(net, f"block{i}", x)
+    head = TiedHead("embedding", VOCABULARY)
+    net.chain(x, norm=LayerNorm(), head=head, softmax=TokenSoftmax())
     return net
 
 
 def _attend(net: Net, name: str, x: Value) -> Value:
-    """x, and what every token found in those before it."""
-    y = net.add(f"{name}.norm1", LayerNorm(), x)
-    y = net.add(f"{name}.qkv", TokenLinear(3 * WIDTH), y)
+    """Add attention to x: what every token finds in those before it."""
+    y = net.chain(x, f"{name}.", norm1=LayerNorm(), qkv=TokenLinear(3 * WIDTH))
     weights = net.add(f"{name}.weights", AttentionWeights(HEADS), y)
     y = net.add(f"{name}.mean", AttentionMean(), weights, y)
     y = net.add(f"{name}.out", TokenLinear(WIDTH), y)
     return net.add(f"{name}.add1", Add(), x, y)
 
 
-def _think(net: Net, name: str, x: Value) -> Value:
-    """x, and two fully connected layers of it."""
-    y = net.add(f"{name}.norm2", LayerNorm(), x)
-    y = net.add(f"{name}.wide", TokenLinear(4 * WIDTH), y)
-    y = net.add(f"{name}.gelu", GELU(), y)
-    y = net.add(f"{name}.narrow", TokenLinear(WIDTH), y)
+def _feed_forward(net: Net, name: str, x: Value) -> Value:
+    """Add two fully connected layers to x."""
+    y = net.chain(
+        x,
+        f"{name}.",
+        norm2=LayerNorm(),
+        wide=TokenLinear(4 * WIDTH),
+        gelu=GELU(),
+        narrow=TokenLinear(WIDTH),
+    )
     return net.add(f"{name}.add2", Add(), x, y)

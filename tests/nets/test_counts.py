@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from math import prod
+from pathlib import Path
 
 import pytest
 
+import snref
 from snref.layers import Conv, Linear
 from snref.net import Net, route
 from snref.nets import (
@@ -195,6 +197,22 @@ def test_names_that_cannot_be_found_say_what_is_allowed(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         find(name, batch, size)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if ":" not in name])
+def test_every_name_is_a_function_of_snref_nets(name: str) -> None:
+    made, found = getattr(snref.nets, name)(2), find(name, 2)
+    assert [node.name for node in made.nodes] == [node.name for node in found.nodes]
+    assert made.name == found.name == name
+    assert name in dir(snref.nets)
+    assert not (Path(snref.nets.__file__).parent / f"{name}.py").exists()
+    with pytest.raises(AttributeError, match="no attribute 'lennet'"):
+        _ = snref.nets.lennet
+
+
+def test_a_resnet_that_no_machine_could_hold_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="at most 100000 blocks"):
+        find("resnet:1,1,1,9999999999", 1)
 
 
 def test_every_name_is_found() -> None:

@@ -31,14 +31,11 @@ def unet(batch: int, input_size: int = 512) -> Net:
         x = net.add(f"up{level}.enlarge", ConvTranspose(width, 2, stride=2), x)
         x = net.add(f"up{level}.concat", Concat(), kept.pop(), x)
         x = _twice(net, f"up{level}", x, width)
-    x = net.add("classes", Conv(2, 1), x)
-    net.add("softmax", PixelSoftmax(), x)
+    net.chain(x, classes=Conv(2, 1), softmax=PixelSoftmax())
     return net
 
 
 def _twice(net: Net, name: str, x: Value, filters: int) -> Value:
-    """Two 3x3 convolutions, each with a ReLU."""
-    for i in (1, 2):
-        x = net.add(f"{name}.conv{i}", Conv(filters, 3, padding=1), x)
-        x = net.add(f"{name}.relu{i}", ReLU(), x)
-    return x
+    """Add two 3x3 convolutions, each with a ReLU."""
+    conv = Conv(filters, 3, padding=1)
+    return net.chain(x, f"{name}.", conv1=conv, relu1=ReLU(), conv2=conv, relu2=ReLU())
