@@ -1,4 +1,4 @@
-"""What a layer says of itself: its shapes, and the kernels of its steps.
+"""The base class of layers: its shapes, and the launches of its phases.
 
 A layer *declares* what its backward reads. That one line decides every number of
 both papers, so it is the most visible line of a layer's file (``snref/layers``).
@@ -28,14 +28,21 @@ Declarations: TypeAlias = Literal["original", "lean"]
 class Node:
     """A layer in a net, with its tensors.
 
-    Inputs xs, outputs ys (a fork has several, every other layer one), the gradients
-    of both (None where nobody wants one), parameters by name ("w", "b"), their
-    gradients and momenta by the same names, and ``saved``: small resident tensors
-    that forward leaves for backward or for evaluation, such as batch means.
+    number        counts the net's layers from 1, as the paper's route does
+    xs, x         inputs; the first of them
+    ys, y         outputs; the first of them. Only a fork has several
+    dxs, dx       gradients of the inputs; None where no gradient is wanted
+    dys, dy       gradients of the outputs; a loss has none
+    parameters    trained tensors, by name: "w", "b"
+    parameter_gradients, momenta   of the parameters, by the same names
+    saved         small tensors that stay on the device, by name: what forward leaves
+                  for backward or for evaluation, such as batch means; a loss has
+                  "labels" and "loss" there, too
+    declarations  "original" or "lean"
     """
 
     name: str
-    number: int  # counts the net's layers from 1, as the paper's route does
+    number: int
     layer: "Layer"
     xs: tuple[Tensor, ...]
     ys: tuple[Tensor, ...]
@@ -83,11 +90,58 @@ class Node:
 
 
 class Layer:
-    """What a layer must say. Subclasses are frozen dataclasses of settings.
+    """The base class of layers. A layer is a frozen dataclass of its settings.
+
+    Write ``forward`` and ``backward``: each returns the launches of a phase, in order
+    (``Launch``; ``elementwise`` makes the simplest). Write ``output_shape`` unless
+    there is one input and the output has its shape; ``parameter_shapes`` if something
+    is trained; ``saved_shapes`` for what forward leaves behind; ``inference`` and
+    ``update`` where they are not forward and gradient descent.
 
     checkpoint  costly: its output is kept, or copied out, rather than computed again
-    offload     large and costly: its output is worth the trip over PCIe
-    loss        ends a net: has labels, and no reader
+    offload     large and costly: its output is worth two copies over PCIe
+    loss        ends a net: has labels and no reader, and writes saved["loss"]
+
+    A launch calls ``kernel(*outputs, *inputs, *scalars)``. The kernel is a
+    ``@cuda.jit`` function, or its name: "mine:square" is ``square`` in mine.py. It gets
+
+    - each tensor as a contiguous array of float32 (labels are int32), whose shape the
+      launch's ``view`` says: "shape" is the tensor's own, "rows" (N, rest), "channels"
+      (N, C, rest), "flat" one dimension. A tensor of one dimension stays as it is;
+    - each scalar as an int or, if it is a fraction, as float32. A string names a value
+      of the run: "seed", "iteration", "learning_rate", "momentum", "weight_decay".
+
+    What holds for launches, ``check_layer`` checks:
+
+    - Forward may run again (recomputation), so it must write the same bits each time
+      and change nothing else. Draw random numbers from (seed, ``node.number``,
+      iteration, element); change a running mean in ``update``.
+    - Backward reads only what its launches list. A tensor that it does not list may
+      have been freed. Where ``node.dx`` is None, it does not compute that gradient.
+      ``retained=node.original(...)`` lists what the code of the paper's authors keeps
+      though the kernel does not read it; an own layer has no such code.
+    - ``may_overwrite`` (``in_place`` of ``elementwise``) allows an output to lie on
+      the memory of an input: each element must be read before it is written, by the
+      thread that writes it, and no later launch of the phase may read the input.
+
+    >>> from dataclasses import dataclass
+    >>> from numba import cuda
+    >>> import snref
+    >>> @cuda.jit
+    ... def square(y, x):
+    ...     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+    ...         y[i] = x[i] * x[i]
+    >>> @cuda.jit
+    ... def square_backward(dx, x, dy):
+    ...     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+    ...         dx[i] = 2 * x[i] * dy[i]
+    >>> @dataclass(frozen=True)
+    ... class Square(snref.Layer):
+    ...     def forward(self, node):
+    ...         return snref.elementwise(square, node.y, node.x)
+    ...     def backward(self, node):
+    ...         return snref.elementwise(square_backward, node.dx, node.x, node.dy)
+    >>> snref.check_layer(Square(), (3, 5))
     """
 
     checkpoint: ClassVar[bool] = False
@@ -106,38 +160,39 @@ class Layer:
         return (Tensor(f"{name}.y", self.output_shape(*(x.shape for x in xs))),)
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        """Shapes of the trained tensors, by name."""
+        """Return the shapes of the trained tensors, by name."""
         return {}
 
     def saved_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        """Shapes of the small tensors kept beside the parameters, by name."""
+        """Return the shapes of the small tensors kept beside the parameters."""
         return {}
 
     def shared_parameters(self) -> dict[str, tuple[str, str]]:
-        """Parameters of an earlier layer that this one uses, too.
+        """Return which parameters of an earlier layer this one uses, too.
 
-        By this layer's name for it: (the layer that owns it, its name there).
+        A dictionary from this layer's name for a parameter to (the layer that owns
+        it, its name there).
         """
         return {}
 
     def labels_shape(self, *inputs: Shape) -> Shape:
-        """Shape of the labels that a loss reads: a class an image."""
+        """Return the shape of the labels that a loss reads: a class for each image."""
         return inputs[0][:1]
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        """The kernels that compute node.ys from node.xs."""
+        """Return the launches that compute node.ys from node.xs."""
         raise NotImplementedError
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        """The kernels that compute node.dxs and the parameter gradients."""
+        """Return the launches that compute node.dxs and the parameter gradients."""
         raise NotImplementedError
 
     def inference(self, node: Node) -> tuple[Work, ...]:
-        """The kernels that compute node.ys when the net is evaluated, not trained."""
+        """Return the launches that compute node.ys when the net is evaluated."""
         return self.forward(node)
 
     def update(self, node: Node) -> tuple[Work, ...]:
-        """The kernels at the end of an iteration: a step for every parameter."""
+        """Return the launches that end an iteration: a step for every parameter."""
         return tuple(
             descend(w, node.momenta[name], node.parameter_gradients[name])
             for name, w in node.parameters.items()
@@ -237,7 +292,7 @@ def elementwise(
 
 
 def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
-    """A step of stochastic gradient descent with momentum (``kernels/sgd.py``).
+    """Launch a step of stochastic gradient descent with momentum (``kernels/sgd.py``).
 
     g = dw + weight_decay w;  v = momentum v + g;  w = w - learning_rate v
     """
