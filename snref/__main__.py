@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib import import_module
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):  # escape what the encoding does not have
             stream.reconfigure(errors="backslashreplace")
     try:
-        if sys.stdout is None:  # closed, as after >&-
-            return _run(words)
-        with redirect_stdout(cast(TextIO, NamedOutput(sys.stdout))):
-            code = _run(words)
-            sys.stdout.flush()
-            return code
+        output = NamedOutput(sys.stdout or StringIO())  # None is closed, as after >&-
+        with redirect_stdout(cast(TextIO, output)):
+            try:
+                return _run(words)
+            finally:
+                sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, OSError) and error.filename == OUTPUT:
             _discard_output()

@@ -6,28 +6,22 @@ from typing import NoReturn, get_args
 
 from snref.layers.base import Declarations
 from snref.net import ForkMode, Net
+from snref.support.files import check_writable, complain
 from snref.support.units import parsed, shortened
 from snref.timing.costs import Costs
-
-STRATEGIES = {
-    "off": None,
-    "speed": "speed-centric",
-    "memory": "memory-centric",
-    "cost": "cost-aware",
-}
+from snref.timing.roofline import names
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser that prints errors as one line."""
 
     def error(self, message: str) -> NoReturn:
-        message = " ".join(message.split())
-        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        complain(f"{self.prog}: {message}; see {self.prog} --help")
         sys.exit(2)
 
 
 def at_least_one(text: str) -> int:
-    """The type of a count."""
+    """Parse an argument as a whole number of at least 1 (an argparse type)."""
     try:
         number = int(text)
     except ValueError:
@@ -40,15 +34,27 @@ def at_least_one(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """The type of a number of bytes."""
+    """Parse an argument as a number of bytes (an argparse type)."""
     try:
         return parsed(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def output(path: str) -> str:
+    """Parse an argument as a file to write, or - (an argparse type).
+
+    A file that cannot be written is refused before the work whose result it takes.
+    """
+    try:
+        check_writable(path)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return path
+
+
 def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
-    """Which net, of which sizes."""
+    """Add the arguments that say which net, and of which size."""
     from snref.nets import NAMES
 
     parser.add_argument(
@@ -61,22 +67,24 @@ def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
         "--input-size",
         type=at_least_one,
         metavar="S",
-        help="height and width of the images; default: the original's of this net",
+        help="height and width of the images; default: as in the paper's code",
     )
     parser.add_argument(
         "--declarations",
         choices=get_args(Declarations),
-        help="what backward reads: as the paper's code (default), or what it needs",
+        help="the tensors that backward reads: as in the paper's code (original, the "
+        "default), or only what the mathematics needs (lean)",
     )
     parser.add_argument(
         "--fork",
         choices=get_args(ForkMode),
-        help="a value that several layers read; default: copy, under lean share",
+        help="how several layers read one output: each a copy of it (the default), or "
+        "all the same tensor (the default with lean)",
     )
 
 
 def net_of(arguments: argparse.Namespace) -> Net:
-    """The net that the arguments say."""
+    """Return the net that the arguments name."""
     from snref.nets import find
 
     net = find(arguments.net, arguments.batch, arguments.input_size)
@@ -84,26 +92,28 @@ def net_of(arguments: argparse.Namespace) -> Net:
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
-    """How long things take."""
+    """Add the arguments that say how long things take."""
     parser.add_argument(
         "--device",
         default="virtual:k40c",
         metavar="virtual:NAME",
-        help="whose roofline models the time: a100, h200, k40c (default), t4, titanxp, "
-        "or a file of your own that ends in .toml",
+        help=f"the machine whose roofline models the time: {', '.join(names())}, or a "
+        "file of your own that ends in .toml; default: k40c",
     )
     parser.add_argument(
-        "--costs", metavar="FILE", help="measured seconds (CSV), instead of a model"
+        "--costs",
+        metavar="FILE",
+        help="measured seconds, from snref profile, instead of a model",
     )
 
 
 def costs_of(arguments: argparse.Namespace) -> Costs | None:
-    """The measured costs that the arguments say, if they do."""
+    """Return the measured costs if the arguments name a file of them."""
     return None if arguments.costs is None else Costs.from_csv(arguments.costs)
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
-    """How much memory there is."""
+    """Add the arguments that limit memory."""
     parser.add_argument(
         "--memory",
         type=size,
@@ -112,15 +122,19 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         "(powers of 1000), KiB MiB GiB (of 1024)",
     )
     parser.add_argument(
-        "--host-memory", type=size, metavar="SIZE", help="the same, of the host"
+        "--host-memory",
+        type=size,
+        metavar="SIZE",
+        help="the host memory that it may use for copies",
     )
 
 
 def add_tables(parser: argparse.ArgumentParser, of: str) -> None:
-    """In which forms to write a table."""
+    """Add the arguments that write a table to files."""
     for form in "JSON", "CSV", "LaTeX":
         parser.add_argument(
             f"--{form.lower()}",
+            type=output,
             metavar="FILE",
             help=f"write {of} as {form}; - is standard output",
         )

@@ -18,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser, optional=True)
     shared.add_machine(parser)
     parser.add_argument(
-        "--out", metavar="FILE", default="-", help="default: -, standard output"
+        "--out",
+        type=shared.output,
+        metavar="FILE",
+        default="-",
+        help="default: -, standard output",
     )
     parser.add_argument(
         "--schema",

@@ -19,6 +19,7 @@ from snref.timing import roofline
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
 
 DEEPER = (6, 32, 6)  # blocks of a ResNet's other stages, as SuperNeurons deepens it
+LARGEST_BATCH, DEEPEST = 2**16, 2**14  # where the search ends, however much memory
 
 NOT_COUNTED = (
     "the CUDA context and the code of the kernels (some hundred MiB)",
@@ -119,7 +120,7 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
             return False
         return host_memory is None or isinstance(fit(net), Fit)
 
-    most = largest(fits)
+    most = largest(fits, _limit(arguments))
     trained = net.with_options(image_gradient=False)
     return _Answer(
         net,
@@ -128,6 +129,10 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
         most,
         fit(other(most)) if most else None,
     )
+
+
+def _limit(arguments: argparse.Namespace) -> int:
+    return DEEPEST if arguments.deeper else LARGEST_BATCH
 
 
 def _rows(fit: Fit) -> Iterator[tuple[str, int]]:
@@ -174,7 +179,8 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
         )
     yield ""
     what = "N of the deepest resnet:6,32,N,6" if arguments.deeper else "largest batch"
-    yield f"{what}: {answer.largest or 'none'}"
+    more = " or more" if answer.largest == _limit(arguments) else ""
+    yield f"{what}: {answer.largest or 'none'}{more}"
     if isinstance(best, Fit):
         if arguments.deeper:
             layers = 3 * (sum(DEEPER) + answer.largest) + 2
@@ -220,6 +226,7 @@ def _report(arguments: argparse.Namespace, answer: _Answer) -> dict[str, Any]:
         "asked": entry(answer.asked),
         "without_image_gradient": entry(answer.trained),
         "searched": "depth" if arguments.deeper else "batch",
+        "searched_up_to": _limit(arguments),
         "largest": answer.largest,
         "at_largest": entry(answer.best),
     }

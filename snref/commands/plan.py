@@ -10,8 +10,13 @@ from snref.commands.tables import Table, put
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.scheduler import PRESETS, Options
+from snref.scheduler.recomputation import Strategy
 from snref.support.garbage import no_garbage_collection
 
+STRATEGIES = {
+    "off": None,
+    **{name.partition("-")[0]: name for name in get_args(Strategy)},
+}
 EXAMPLE = "snref plan alexnet --batch 200 --preset superneurons --json -"
 
 
@@ -24,47 +29,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: superneurons; with --memory the plan of least modelled time",
     )
     which.add_argument(
-        "--policy", metavar="MODULE:FUNCTION", help="another planner than this one"
+        "--policy", metavar="MODULE:FUNCTION", help="a planner of your own"
     )
     add_overrides(parser)
     shared.add_memory(parser)
     shared.add_machine(parser)
     parser.add_argument(
-        "--steps", action="store_true", help="print the plan, with --json also there"
+        "--steps",
+        action="store_true",
+        help="print the steps of the plan, too, and write them with --json",
     )
     shared.add_tables(parser, "memory by step (in JSON: every number)")
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Single options, over those of the preset."""
+    """Add the options that override those of the preset."""
     allowed = get_type_hints(Options)
     parser.add_argument(
         "--recompute",
-        choices=list(shared.STRATEGIES),
-        help="compute forward tensors again: for speed, for memory, or by their cost",
+        choices=list(STRATEGIES),
+        help="recompute cheap layers in backward: for speed, for memory, or by cost",
     )
     for name, does in {
-        "transfers": "copies to the host: none; ahead; at first need; an LRU cache",
-        "overwrite": "outputs over inputs: never, or where the paper's code does",
-        "algorithms": "of convolutions: without workspace; the same bits; any",
+        "transfers": "copies to the host: none; prefetched (offload); back at first "
+        "need (demand); by an LRU cache",
+        "overwrite": "write outputs over inputs: never; gradients, as the paper's code",
+        "algorithms": "of convolutions: without workspace (none); any of the same bits "
+        "(exact); any (fastest)",
     }.items():
         parser.add_argument(f"--{name}", choices=get_args(allowed[name]), help=does)
 
 
 def overrides(arguments: argparse.Namespace) -> Overrides:
-    """The options that were given."""
+    """Return the options that were given."""
     given: dict[str, Any] = {
         name: value
         for name in ("transfers", "overwrite", "algorithms")
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.recompute is not None:
-        given["recompute"] = shared.STRATEGIES[arguments.recompute]
+        given["recompute"] = STRATEGIES[arguments.recompute]
     return cast(Overrides, given)
 
 
 def _numbered(plan: Plan) -> Iterator[str]:
-    """The plan as text, with the numbers of the steps that the summary counts."""
+    """Yield the plan's lines with the step numbers that the summary uses."""
     number = 0
     for line in lines(plan):
         counts = line.startswith(("forward ", "backward "))

@@ -13,7 +13,6 @@ from snref.commands import arguments as shared
 from snref.net import Net, route
 from snref.plans import Alloc, Launch, Part, Phase, Plan, Run, Tensor, extent
 from snref.scheduler import PRESETS, schedule
-from snref.support.files import check_writable
 from snref.timing.costs import Costs
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser)
     parser.add_argument(
         "--out",
+        type=shared.output,
         required=True,
         metavar="FILE",
         help="the costs (CSV), for --costs; - is standard output",
@@ -59,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     net = shared.net_of(arguments)
-    check_writable(arguments.out)
     costs = measured(net, arguments.device, arguments.repeats)
     costs.to_csv(arguments.out)
     if arguments.out != "-":
@@ -85,9 +84,10 @@ def measured(net: Net, device: str = "auto", repeats: int = 5) -> Costs:
     The seconds of a run are those of ``snref train``, without the gradient of the
     image. The convolutions that would compute it are timed for plans that count it.
     """
-    from snref.training import open_device
+    from snref.training import check_kernels, open_device
     from snref.training.parameters import initial
 
+    check_kernels(net)
     plan = schedule(route(net), replace(PRESETS["liveness"], overwrite="never"))
     there = open_device(device, extent(plan), threads=1, host=LARGE)
     residents = {t: there.resident(a) for t, a in initial(net, 0).items()}

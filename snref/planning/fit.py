@@ -181,16 +181,18 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
     return Plan(steps, (*whole.history, "half precision"))
 
 
-def largest(fits: Callable[[int], bool]) -> int:
-    """Return the largest number that fits, if every smaller one does; 0 if none does.
+def largest(fits: Callable[[int], bool], limit: int) -> int:
+    """Return the largest number up to the limit that fits; 0 if none does.
 
-    >>> largest(lambda n: n <= 1000)
-    1000
+    Every smaller number must fit, too.
+
+    >>> largest(lambda n: n <= 1000, 4096), largest(lambda n: True, 4096)
+    (1000, 4096)
     """
-    high = 1
-    while fits(high):
-        high *= 2
-    low = high // 2  # fits, or is 0
+    low, high = 0, 1
+    while high <= limit and fits(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)  # does not fit, or is beyond the limit
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

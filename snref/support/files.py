@@ -101,20 +101,28 @@ class NamedOutput:
     """A stream to print to, whose errors have the file name ``OUTPUT``.
 
     The stream itself raises an OSError without a name, from which nobody can tell
-    whether the output failed or something else.
+    whether the output failed or something else. An error of ``write`` is raised again
+    by ``flush``, since argparse suppresses the first.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
+        self.error: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        with _naming(OUTPUT):
-            return self.stream.write(text)
+        try:
+            with _naming(OUTPUT):
+                return self.stream.write(text)
+        except OSError as error:
+            self.error = error
+            raise
 
     def flush(self) -> None:
+        if self.error:
+            raise self.error
         with _naming(OUTPUT):
             self.stream.flush()
 

@@ -99,7 +99,7 @@ def train(
     elif batch is not None and batch != net.batch:
         net = net.with_batch(batch)
     net = net.with_options(image_gradient=False)  # which no update reads
-    _check_kernels(net)
+    check_kernels(net)
     device = present(device)
     if not isinstance(data, Dataset):
         data = datasets.load(
@@ -127,7 +127,7 @@ def train(
     )
 
 
-def _check_kernels(net: Net) -> None:
+def check_kernels(net: Net) -> None:
     """Raise ValueError if the net can be planned, but not run."""
     from snref.kernels import check_arguments
 

@@ -87,18 +87,6 @@ def test_the_stack_is_printed_when_it_is_asked_for(capsys, words):
 
 
 @POSIX
-@pytest.mark.parametrize("python", ["", "PYTHONUNBUFFERED=1 "])
-def test_only_a_failure_of_standard_output_is_called_one(tmp_path, python):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("there is no /dev/full")
-    done = shell(f"{python}snref nets > /dev/full", tmp_path)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "snref: standard output: No space left on device\n",
-    )
-
-
-@POSIX
 def test_an_error_is_not_printed_where_the_output_goes(tmp_path):
     done = shell("snref plan alexnat 2>&-", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -187,3 +175,91 @@ def test_a_users_module_that_another_one_hides_is_said_to_be_hidden(
     assert main(["plan", "html:net"]) == 2
     said = capsys.readouterr().err
     assert "module 'html' (" in said and "has no function 'net'" in said
+
+
+# Files
+
+
+WRITING = {
+    "plan lenet": ("--json", "--csv", "--latex"),
+    "compare lenet": ("--json", "--csv", "--latex"),
+    "fit lenet --memory 1GB": ("--json", "--csv", "--latex"),
+    "nets": ("--json", "--csv", "--latex"),
+    "verify graph.json plan.json": ("--json", "--csv", "--latex"),
+    "export lenet": ("--out",),
+    "profile lenet": ("--out",),
+    "train digits": ("--save",),
+}
+READING = {
+    "plan lenet": ("--costs", "--device"),
+    "compare lenet": ("--costs",),
+    "fit lenet --memory 1GB": ("--costs",),
+    "export lenet": ("--costs",),
+    "train digits": ("--costs", "--data"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, capsys):
+    """A working folder with a graph, its plan, and files that are of no use."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "lenet", "--out", "graph.json"]) == 0
+    assert main(["plan", "lenet", "--steps", "--json", "plan.json"]) == 0
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "empty.toml").touch()
+    (tmp_path / "binary.toml").write_bytes(bytes(range(256)) * 20)
+    capsys.readouterr()
+    return tmp_path
+
+
+def refused(capsys, line):
+    """Run a command line that is refused for a file: its one line, and no output."""
+    try:
+        code = main(line)
+    except SystemExit as exit:
+        code = exit.code
+    said = capsys.readouterr()
+    assert code == 2 and said.out == "", (line, said)
+    assert said.err.startswith("snref") and said.err.count("\n") == 1, said.err
+    assert "internal error" not in said.err
+    return said.err
+
+
+@pytest.mark.parametrize("verb", WRITING)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(folder, capsys, verb):
+    before = sorted(path.name for path in folder.iterdir())
+    for option in WRITING[verb]:
+        for path in ("no/where", "folder.toml", "plan.json/x", ""):
+            said = refused(capsys, [*verb.split(), option, path])
+            assert path in said, said
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_a_file_that_cannot_be_read_is_named(folder, capsys, verb):
+    for option in READING[verb]:
+        for path in ("none.toml", "folder.toml", "empty.toml", "binary.toml"):
+            said = refused(capsys, [*verb.split(), option, path])
+            assert path in said and len(said) < 400, said
+    for line in (
+        ["verify", "none", "plan.json"],
+        ["verify", "graph.json", "folder.toml"],
+    ):
+        assert line[1] in refused(capsys, line) or line[2]
+
+
+@POSIX
+@pytest.mark.parametrize("verb", ["plan lenet", "cite", "--help", "--version"])
+@pytest.mark.parametrize("python", ["PYTHONUNBUFFERED=", "PYTHONUNBUFFERED=1"])
+def test_a_full_or_closed_output_is_one_line_at_most(tmp_path, verb, python):
+    if os.path.exists("/dev/full"):
+        full = shell(f"{python} snref {verb} > /dev/full", tmp_path)
+        assert full.returncode == 1
+        assert full.stderr == "snref: standard output: No space left on device\n"
+    closed = shell(f"{python} snref {verb} >&-", tmp_path)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_what_has_no_kernel_cannot_be_measured(folder, capsys):
+    said = refused(capsys, ["profile", "gpt2", "--batch", "1", "--out", "costs.csv"])
+    assert "gpt2 can be planned only" in said

@@ -162,11 +162,18 @@ def test_wrong_use_is_one_line(command, line, message):
     assert code == 2 and message in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 8, 9, 1000])
-def test_largest_asks_little_and_is_right(most):
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000, 1001])
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 8, 9, 1000, 5000])
+def test_largest_asks_little_and_is_right(most, limit):
     asked = []
-    assert largest(lambda n: asked.append(n) or n <= most) == most
-    assert len(asked) < 25
+    found = largest(lambda n: asked.append(n) or n <= most, limit)
+    assert found == min(most, limit)
+    assert len(asked) < 25 and max(asked) <= limit
+
+
+def test_the_search_for_a_batch_ends_however_much_memory_there_is(command):
+    _, out, err = command("fit lenet --memory 99999999999GB")
+    assert err == "" and "largest batch: 65536 or more\n" in out
 
 
 # Doctor
