@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import llvmlite
@@ -168,15 +168,25 @@ def _ingredients(function: Any, seen: set[Any]) -> Iterator[str]:
         yield repr(code.co_code)
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     scope = {**function.__globals__, **{n: c.cell_contents for n, c in cells}}
-    for n in sorted({*code.co_names, *code.co_freevars}):
+    names = tuple(sorted({*_names(code), *code.co_freevars}))
+    for n in names:
         yield n
-        yield from _value(scope.get(n), code.co_names, seen)
+        yield from _value(scope.get(n), names, seen)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Global names and attributes in a function and in the functions within it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
 
 
 def _value(value: Any, names: tuple[str, ...], seen: set[Any]) -> Iterator[str]:
     """What a global name stands for; of a module, what these names in it stand for."""
     inner = getattr(value, "py_func", value)
     if isinstance(inner, FunctionType):
+        yield repr(getattr(value, "cuda_signatures", ()))
         if not _foreign(inner.__module__):
             yield from _ingredients(inner, seen)
     elif isinstance(value, ModuleType):  # math.exp, but also settings.WIDTH

@@ -44,11 +44,11 @@ def infer(kernel: Kernel, variables: Iterable[str]) -> dict[str, Any]:
             None,
         )
     except errors.NumbaError as e:
-        raise _located(kernel, e) from e
+        raise refusal(kernel, e) from e
     found = {}
     for v in wanted:
         kind = numba_types.unliteral(typed.typemap.get(v, numba_types.boolean))
-        if not hasattr(kind, "bitwidth") and kind != numba_types.boolean:
+        if not isinstance(kind, (numba_types.Number, numba_types.Boolean)):
             raise kernel.error(
                 kernel.line,
                 f"{v} is of type {kind}, which cannot be kept from one side of a "
@@ -101,6 +101,9 @@ class _Plain(ast.NodeTransformer):
 
     visit_If = visit_For = visit_While = compound
 
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        return ast.Pass()  # it ends the launch
+
     def visit_Call(self, node: ast.Call) -> Any:
         match node:
             case ast.Call(ast.Name(ir.ANY)):
@@ -115,10 +118,18 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _located(kernel: Kernel, error: errors.NumbaError) -> ir.KernelError:
+def refusal(kernel: Kernel, error: errors.NumbaError) -> ir.KernelError:
+    """The error to raise where Numba cannot compile the kernel: its reason, without
+    its lists of candidates and of the places in its own source."""
+    place = getattr(error, "loc", None)
     message = str(error)
-    where = re.findall(r"line (\d+)", message)
-    lines = [line.strip(" >") for line in message.splitlines() if line.strip()]
-    what = " ".join(lines[1:3] or lines)
-    line = int(where[-1]) if where else kernel.line
-    return kernel.error(line, f"Numba cannot type it: {what}")
+    calls = re.findall(r">>> (.+)", message)
+    reasons = re.findall(r"(?:NumbaTypeError|TypingError): (.+)", message)
+    what = [f"there is no {call}" for call in calls[:1]] or message.splitlines()[:1]
+    what += [reason for reason in reasons[-1:] if reason not in what]
+    text = "; ".join(what)
+    text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", text)
+    text = re.sub(r"Module\(<module '(\w+)'.*?>\)", r"\1", text)
+    text = re.sub(r", defined at <\w+> \(\d+\)", "", text)
+    line = place.line if place is not None else kernel.line
+    return kernel.error(line, f"Numba cannot type it: {text}")

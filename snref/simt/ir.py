@@ -17,6 +17,7 @@ compiler writes:
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -373,5 +374,18 @@ def head(stmt: Compound) -> str:
 def text(stmts: Iterable[ast.stmt], depth: int = 0) -> list[str]:
     """Statements as indented lines."""
     return [
-        "    " * depth + line for s in stmts for line in ast.unparse(s).splitlines()
+        "    " * depth + line
+        for s in stmts
+        for line in ast.unparse(_with_pass(s)).splitlines()
     ]
+
+
+def _with_pass(stmt: ast.stmt) -> ast.stmt:
+    """The statement as Python must have it: `pass` where a body is empty."""
+    if all(s.body for s in ast.walk(stmt) if isinstance(s, COMPOUNDS)):
+        return stmt
+    new = copy.deepcopy(stmt)
+    for s in ast.walk(new):
+        if isinstance(s, COMPOUNDS) and not s.body:
+            s.body = [ast.Pass()]
+    return new

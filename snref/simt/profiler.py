@@ -153,8 +153,7 @@ class Counting(Style):
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         no_whole_arrays(self.kernel, stmt)
         notes = _Notes(self, stmt.lineno, inside)
-        new = ast.fix_missing_locations(notes.visit(copy.deepcopy(stmt)))
-        return ast.unparse(new).splitlines()
+        return ir.text([ast.fix_missing_locations(notes.visit(copy.deepcopy(stmt)))])
 
     def expression(self, node: ast.expr, inside: bool) -> str:
         notes = _Notes(self, getattr(node, "lineno", 0), inside)

@@ -21,7 +21,7 @@ from numba.core import config
 from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
-from snref.simt.infer import infer
+from snref.simt.infer import infer, refusal
 from snref.simt.ir import Kernel, KernelError, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
 from snref.simt.lockstep import lockstep
@@ -216,8 +216,8 @@ class Module:
             # Numba names a line of the generated text: find it in the kernel's own
             lowered = self.stages()["lockstep"]
             infer(lowered, lowered.types)
-            problem = f"Numba cannot compile it: {e}"
-            raise lowered.error(lowered.line, problem) from e
+            e.loc = None
+            raise refusal(lowered, e) from e
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             problem = self.stages()["lockstep"].sites[site]

@@ -15,7 +15,7 @@ import numba
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 
 u = numba.uintp  # an index that is never negative: Python's test for it falls away
@@ -319,6 +319,30 @@ def fma(typing, a, b, c):
         return builder.fma(*args)
 
     return kind(kind, kind, kind), build
+
+
+@intrinsic
+def fmod(typing, x, y):
+    """The rest of x / y with the sign of x, which Numba has for GPUs only."""
+    single = types.float32 in (x, y) and types.float64 not in (x, y)
+    kind = types.float32 if single else types.float64
+
+    def build(context, builder, signature, args):
+        return builder.frem(*args)
+
+    return kind(kind, kind), build
+
+
+def round_to(x, digits):
+    """round(x, digits) of a float32 computed in float64; in compiled code only."""
+    raise NotImplementedError
+
+
+@overload(round_to)
+def _round_to(x, digits):
+    if x == types.float32:
+        return lambda x, digits: numba.float32(round(numba.float64(x), digits))
+    return lambda x, digits: round(x, digits)
 
 
 @njit

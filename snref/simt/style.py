@@ -58,7 +58,7 @@ class Style:
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         """The lines of a statement, `inside` a run or once for the block."""
-        return ast.unparse(self.index(stmt, inside)).splitlines()
+        return ir.text([self.index(stmt, inside)])
 
     def expression(self, node: ast.expr, inside: bool) -> str:
         return ast.unparse(self.index(node, inside))

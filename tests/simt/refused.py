@@ -39,11 +39,46 @@ def loop_over_a_dictionary(a):
 
 
 @cuda.jit
-def loop_with_else(a):
-    for i in range(3):  # refused
-        a[i] = 1
-    else:
-        a[0] = 2
+def method_of_a_number(a):
+    t = cuda.threadIdx.x
+    t.copy_to_host()  # refused
+
+
+@cuda.jit
+def attribute_of_a_number(a):
+    x = a[0]
+    cuda.syncthreads()
+    a[1] = x.units  # refused
+
+
+@cuda.jit
+def barrier_that_is_not_called(a):
+    cuda.syncthreads  # noqa: B018  # refused
+    a[0] = 1
+
+
+@cuda.jit
+def pattern_of_a_sequence(a):
+    match a.shape:
+        case [n]:  # refused
+            a[0] = n
+
+
+@cuda.jit
+def more_variables_than_values(a):
+    for i, j, x in enumerate(a):  # refused
+        a[i] = x + j
+
+
+@cuda.jit
+def too_many_indices(a):
+    a[0] = a[1, 2]  # refused
+
+
+@cuda.jit
+def lambda_with_options(a):
+    f = lambda *x: x[0]  # noqa: E731  # refused
+    a[0] = f(a[1])
 
 
 @cuda.jit
@@ -181,7 +216,13 @@ CASES = {
     comprehension: "ListComp",
     dictionary: "names",
     loop_over_a_dictionary: "",
-    loop_with_else: "for ... else",
+    method_of_a_number: "Unknown attribute 'copy_to_host' of type int64",
+    attribute_of_a_number: "Unknown attribute 'units' of type float32",
+    barrier_that_is_not_called: "write cuda.syncthreads()",
+    pattern_of_a_sequence: "a pattern is a number",
+    more_variables_than_values: "3 variables for 2 values",
+    too_many_indices: "cannot index array(float32, 1d, C) with 2 indices",
+    lambda_with_options: "plain parameters",
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
@@ -191,7 +232,7 @@ CASES = {
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",
     negative_index: "negative index",
-    text_added_to_a_number: "Numba cannot type it",
+    text_added_to_a_number: "there is no add(float32, one)",
     reserved_name: "choose another",
     named_like_an_index_of_cuda: "choose another",
     name_of_a_slot: "choose another name",

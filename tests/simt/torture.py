@@ -726,6 +726,160 @@ def loop_over_constants(a, out, n):
     out[t] = total
 
 
+@cuda.jit
+def loops_with_an_else(a, out, n):
+    t = cuda.threadIdx.x
+    for i in range(t, 64):
+        if a[i] == 7:
+            out[t] = i
+            break
+    else:
+        out[t] = -1
+    k = 0
+    while k < t % 5:
+        if a[k] == 3:
+            break
+        k += 1
+    else:
+        out[32 + t] = k + 100
+    for i in range(3):
+        for j in range(3):
+            if a[i + j] > t % 8:
+                break
+        else:
+            continue
+        out[64 + t] = 1
+        break
+    else:
+        out[64 + t] = 2
+
+
+@cuda.jit(device=True)
+def place_of(values, wanted):
+    for i, x in enumerate(values):
+        if x == wanted:
+            return i
+    else:
+        return -1
+
+
+@cuda.jit
+def return_from_a_loop_with_an_else(a, out, n):
+    t = cuda.threadIdx.x
+    out[t] = place_of(a, t % 9)
+
+
+@cuda.jit
+def zipped_and_numbered(a, out, n):
+    rows = cuda.shared.array((ROWS, COLUMNS), float32)
+    t = cuda.threadIdx.x
+    rows[t // COLUMNS, t % COLUMNS] = a[t]
+    cuda.syncthreads()
+    total = float32(0)
+    for i, (x, w) in enumerate(zip(a, WEIGHTS), n):  # noqa: B905
+        total += i * x * w
+    for row in rows:
+        for k, x in enumerate(row[2:]):
+            total += k * x
+    for i, j in zip(range(t, 20), range(60, 0, -7)):  # noqa: B905
+        total += a[i] * j
+    for x in rows[t % ROWS]:
+        total += x
+    out[t] = total
+
+
+@cuda.jit
+def constants_of_the_kernel_as_shapes(a, out, n):
+    width = 16
+    size = (2, width)
+    s = cuda.shared.array(size, float32)
+    own = cuda.local.array(width // 8, float32)
+    t = cuda.threadIdx.x
+    s[t // width, t % width] = a[t]
+    cuda.syncthreads()
+    own[0] = s[1 - t // width, t % width]
+    own[1] = width
+    out[t] = own[0] + own[1]
+
+
+@cuda.jit
+def names_for_values_within_expressions(a, out, n):
+    t = cuda.threadIdx.x
+    k = 1
+    while (x := a[(t * k) % 64]) < 6 and (k := k + 1) < 9:
+        out[32 + t] += x
+    y = k + (k := t) * 2 if (z := a[t]) > 3 else z
+    out[t] = y + k + (k := k + 1) + k
+
+
+@cuda.jit
+def chosen_by_match(a, out, n):
+    t = cuda.threadIdx.x
+    match int(a[t]):
+        case 0:
+            out[t] = 10
+        case 1 | 2:
+            out[t] = 20
+        case k if k % 2 == 1:
+            out[t] = k * 3
+        case 4 as k:
+            out[t] = k
+        case _:
+            out[t] = -1
+    match n:
+        case 5:
+            out[32 + t] = 1
+        case m:
+            out[32 + t] = m
+
+
+@cuda.jit
+def functions_within(a, out, n):
+    t = cuda.threadIdx.x
+    weight = n + 1
+
+    def scaled(x, by=2):
+        if x > 5:
+            return x
+        total = x * by * weight
+        return total + shifted(x)
+
+    shifted = lambda x: x + weight  # noqa: E731
+    total = scaled(a[t])
+    out[t] = total + scaled(a[t + 1], by=3) + shifted(t)
+
+
+tripled = cuda.jit(lambda x: x * 3, device=True)
+
+
+@cuda.jit
+def lambda_as_a_device_function(a, out, n):
+    out[cuda.threadIdx.x] = tripled(a[cuda.threadIdx.x]) + tripled(1)
+
+
+@cuda.jit
+def bodies_that_do_nothing(a, out, n):
+    """A docstring, too, is a statement."""
+    t = cuda.threadIdx.x
+    if a[t] > 3:
+        pass
+    elif a[t] > 1:
+        cuda.threadfence()
+    else:
+        assert t >= 0
+    for _ in range(int(a[t])):
+        """Nothing."""
+    while t > 100:
+        pass
+    out[t] = 1
+
+
+@cuda.jit
+def remainders(a, out, n):
+    t = cuda.threadIdx.x
+    out[t] = math.fmod(t - 15, 4) + math.fmod(a[t] - 5.5, float32(2))
+
+
 CASES = {
     **dict.fromkeys(
         (
@@ -783,6 +937,16 @@ CASES = {
             loop_over_constants,
             tuple_of_constants,
             functions_of_math,
+            loops_with_an_else,
+            return_from_a_loop_with_an_else,
+            zipped_and_numbered,
+            constants_of_the_kernel_as_shapes,
+            names_for_values_within_expressions,
+            chosen_by_match,
+            functions_within,
+            lambda_as_a_device_function,
+            bodies_that_do_nothing,
+            remainders,
             counts_and_votes_of_a_block,
             shared_atomics,
         ),

@@ -8,12 +8,14 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from types import CellType, FunctionType
 from typing import Any
 
 import numba
 import numpy as np
 from numba import cuda
 from numba.core import sigutils, types
+from numba.core.registry import cpu_target
 from numba.cuda.args import ArgHint, In
 from numba.np import numpy_support
 
@@ -209,11 +211,30 @@ def make_jit(run: Compiler) -> Function:
 
     def decorate(function: Any, device: bool, signatures: Sequence[Any]) -> Any:
         function = getattr(function, "py_func", function)
+        if signatures:  # a GPU's code is made now
+            function = _frozen(function)
         if device:  # as Numba knows it: other jitted functions may call it, too
-            return numba.njit(function, error_model="numpy")
+            dispatcher = numba.njit(function, error_model="numpy")
+            dispatcher.cuda_signatures = signatures
+            return dispatcher
         return Kernel(function, signatures, run)
 
     return jit
+
+
+def _frozen(function: FunctionType) -> FunctionType:
+    """The function with its global names as they are now, arrays included."""
+    names = {*function.__code__.co_names, *function.__code__.co_freevars}
+    scope = {
+        n: value.copy() if n in names and isinstance(value, np.ndarray) else value
+        for n, value in function.__globals__.items()
+    }
+    cells = tuple(CellType(c.cell_contents) for c in function.__closure__ or ())
+    code, defaults = function.__code__, function.__defaults__
+    new = FunctionType(code, scope, function.__name__, defaults, cells)
+    functools.update_wrapper(new, function)
+    scope.setdefault(function.__name__, new)  # it may call itself
+    return new
 
 
 def _dimensions(given: Any) -> Dimensions:
@@ -249,13 +270,21 @@ def _value(argument: Any) -> Any:
 
 
 def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
-    """Numbers as the types of the signature that fits best; KernelError if none."""
-    fitting = [s for s in kernel.signatures if _accepts(s, values)]
-    if not fitting:
-        refuse(f"{kernel.__name__}({', '.join(map(_type_name, values))})", "signature")
-    exact = [s for s in fitting if all(map(_same_type, s, values))]
-    signature = (exact or fitting)[0]
-    return [_as_type(t, v) for t, v in zip(signature, values, strict=True)]
+    """Numbers as the types of the signature that fits best.
+
+    KernelError if none fits, TypeError if two fit equally well.
+    """
+    given = [numba.typeof(v) for v in values]
+    for i, wanted in enumerate(zip(*kernel.signatures, strict=False)):
+        if any(isinstance(w, types.CPointer) for w in wanted):  # fits any address
+            given[i] = wanted[0]
+    cases = [types.void(*s) for s in kernel.signatures]
+    best = cpu_target.typing_context.resolve_overload(
+        kernel.__name__, cases, given, {}, allow_ambiguous=False
+    )
+    if best is None:
+        refuse(f"{kernel.__name__}({', '.join(map(str, given))})", "signature")
+    return [_as_type(t, v) for t, v in zip(best.args, values, strict=True)]
 
 
 def _as_type(wanted: Any, value: Any) -> Any:
@@ -264,27 +293,3 @@ def _as_type(wanted: Any, value: Any) -> Any:
     if isinstance(wanted, types.Number):
         return np.asarray(value).astype(numpy_support.as_dtype(wanted))[()]  # wraps
     return value
-
-
-def _accepts(signature: Sequence[Any], values: Sequence[Any]) -> bool:
-    return len(signature) == len(values) and all(map(_converts, signature, values))
-
-
-def _converts(wanted: Any, value: Any) -> bool:
-    """Arrays fit exactly, integers wrap, a float does not become an integer."""
-    if isinstance(value, np.ndarray) or isinstance(wanted, types.Array):
-        return _same_type(wanted, value)
-    return not isinstance(wanted, types.Integer) or isinstance(value, int | np.integer)
-
-
-def _same_type(wanted: Any, value: Any) -> bool:
-    given = numba.typeof(value)
-    if not (isinstance(wanted, types.Array) and isinstance(given, types.Array)):
-        return bool(wanted == given)
-    layout = {"A": True, "C": value.flags.c_contiguous, "F": value.flags.f_contiguous}
-    same = wanted.dtype == given.dtype and wanted.ndim == given.ndim
-    return same and bool(layout[wanted.layout])
-
-
-def _type_name(value: Any) -> str:
-    return str(numba.typeof(value))

@@ -17,7 +17,9 @@ the next ones need, to be read in this order:
     returns      a body without `return`
     unit         what the functions of one kernel share: names, files, arrays
     scope        the source of a function, and what its global names stand for
+    desugar      `match` and `else` behind a loop in simpler terms
     views        `row = a[i]`: part of an array under a name of its own
+    records      `r = a[i]`: an element with fields under a name of its own
     vectors      `float32x2`: as many variables as components
     expressions  operands from left to right; statements that must come first
     arrays       declarations of shared, local and constant arrays
@@ -54,9 +56,9 @@ def front(
         given = f"takes {len(function.params)} arguments, got {len(types)}"
         raise function.fail(function.tree, given)
     arguments = dict(zip(function.params, types, strict=True))
-    unit.ndim |= {
-        p: t.ndim for p, t in arguments.items() if isinstance(t, numba.types.Array)
-    }
+    for p, t in arguments.items():
+        if isinstance(t, numba.types.Array):
+            unit.ndim[p], unit.dtypes[p] = t.ndim, t.dtype
     body = function.block(function.body)
     if function.result:
         problem = "a kernel returns nothing; write to an array"

@@ -6,6 +6,7 @@ s = cuda.shared.array((T, T), float32)    ->    shared s: float32[16, 16]
 from __future__ import annotations
 
 import ast
+import copy
 from math import prod
 from typing import Any
 
@@ -37,12 +38,13 @@ class Arrays(Expressions):
         if not {"shape", "dtype"} <= set(given):
             raise self.fail(value, f"cuda.{called} takes a shape and a dtype")
         try:
-            shape = ast.literal_eval(self.expr(given["shape"]))
+            shape = ast.literal_eval(self.expr(_Expanded(self).visit(given["shape"])))
         except ValueError:
             raise self.fail(
                 value,
                 f"the shape of a {called.split('.')[0]} array must be constant: a "
-                "number, a global or a closure variable",
+                "number, a global, a closure variable, or a variable that is a "
+                "constant throughout the kernel",
             ) from None
         dtype = self.object(given["dtype"])
         if not isinstance(dtype, numba.types.Type):
@@ -60,7 +62,7 @@ class Arrays(Expressions):
         if new in self.unit.arrays:
             raise self.fail(value, f"{target.id} is declared twice")
         self.unit.arrays[new] = Array(space, shape, dtype, value.lineno)
-        self.unit.ndim[new] = len(shape)
+        self.unit.ndim[new], self.unit.dtypes[new] = len(shape), dtype
         return True
 
     def constant_array(self, node: ast.Call) -> ast.expr:
@@ -69,3 +71,19 @@ class Arrays(Expressions):
         if not isinstance(values, np.ndarray):
             raise self.fail(node, "const.array_like takes a global NumPy array")
         return name(self.constant(values, ast.unparse(node.args[0])))
+
+
+class _Expanded(ast.NodeTransformer):
+    """Replaces local variables by what they are defined as, if that is plain."""
+
+    def __init__(self, scope: Arrays):
+        self.scope = scope
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.scope.locals or node.id in self.scope.params:
+            return node
+        value = self.scope.constant_definition(node.id)
+        if value is None or node.id in ir.names(value):
+            return node
+        expanded: ast.expr = self.visit(copy.deepcopy(value))
+        return expanded

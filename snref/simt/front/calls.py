@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from snref.simt import ir
 from snref.simt.front import vectors, views, warps
 from snref.simt.front.arrays import Arrays
-from snref.simt.front.scope import is_device_function, python_function
+from snref.simt.front.scope import Scope, is_device_function, python_function
 from snref.simt.front.unit import Unit
 from snref.simt.ir import at, expression, name
 
@@ -26,21 +27,30 @@ _OMITTED = {"threadfence", "threadfence_block", "threadfence_system", "nanosleep
 class Calls(Arrays):
     """Translates calls."""
 
-    def __init__(self, function: Any, unit: Unit):
-        super().__init__(function, unit)
+    def __init__(self, function: Any, unit: Unit, outer: Scope | None = None):
+        super().__init__(function, unit, outer)
         self.grids: set[str] = set()  # variables that hold cg.this_grid()
 
-    def inline(self, function: Any, node: ast.Call) -> ast.expr:
+    def inline(
+        self,
+        function: Any,
+        outer: Scope | None,
+        node: ast.Call,
+        signatures: Sequence[Any] = (),
+    ) -> ast.expr:
         raise NotImplementedError("see inline")
 
     def call(self, node: ast.Call) -> ast.expr:
         """A call of CUDA, of a device function, or of what Numba compiles itself."""
         cuda_name = self.cuda_name(node.func)
         function = self.object(node.func)
+        if isinstance(node.func, ast.Name) and node.func.id in self.nested:
+            return self.inline(*self.nested[node.func.id], node=node)
         if cuda_name is not None and not is_device_function(function):
             return self.cuda_call(cuda_name, node)
         if is_device_function(function):
-            return self.inline(python_function(function), node)
+            signatures = getattr(function, "cuda_signatures", ())
+            return self.inline(python_function(function), None, node, signatures)
         if any(k.arg is None for k in node.keywords) or any(
             isinstance(a, ast.Starred) for a in node.args
         ):
@@ -56,8 +66,8 @@ class Calls(Arrays):
         if self.grid_sync(node):
             return ast.Constant(None)
         if isinstance(node.func, ast.Attribute) and function is None:
-            method = ast.Attribute(self.expr(node.func.value), node.func.attr)
-            return ast.Call(method, args, keywords)
+            method = self.expr(node.func.value), node.func.attr, ast.Load()
+            return ast.Call(ast.Attribute(*method), args, keywords)
         raise self.fail(node, f"{ast.unparse(node.func)} is not supported in a kernel")
 
     def callee(self, node: ast.Call) -> ast.expr | None:
@@ -71,6 +81,10 @@ class Calls(Arrays):
 
     def known_function(self, node: ast.Call, function: Any) -> ast.expr:
         """The name of a function that Numba knows, imported by the generated text."""
+        if function is math.fmod:
+            return name(self.unit.needs("fmod"))
+        if function is round and len(node.args) == 2:
+            return name(self.unit.needs("round_to"))
         if function in _BUILTINS:
             return name(function.__name__)
         if function in _VECTORS:  # instead of one call of a library for each thread

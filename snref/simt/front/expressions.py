@@ -25,8 +25,8 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
 class Expressions(Scope):
     """Translates expressions; `before` collects the statements that they need."""
 
-    def __init__(self, function: Any, unit: Unit):
-        super().__init__(function, unit)
+    def __init__(self, function: Any, unit: Unit, outer: Scope | None = None):
+        super().__init__(function, unit, outer)
         self.before: list[ast.stmt] = []
 
     def expr(self, node: ast.expr) -> ast.expr:
@@ -40,13 +40,12 @@ class Expressions(Scope):
             case ast.Constant():
                 return node
             case ast.Name(id, ctx):
-                if id in self.rename:
-                    new = copy.deepcopy(self.rename[id])
+                if id in self.rename or id in self.locals:
+                    new = copy.deepcopy(self.rename.get(id, name(id)))
                     if isinstance(new, ast.Name):
                         new.ctx = ctx
+                        return copy.deepcopy(self.unit.records.get(new.id, new))
                     return new
-                if id in self.locals:
-                    return name(id, isinstance(ctx, ast.Store))
                 known = self.value(node)
                 if known is None:
                     raise self.unknown(node)
@@ -57,6 +56,9 @@ class Expressions(Scope):
                 return self.call(node)
             case ast.IfExp() | ast.BoolOp():
                 return self.short_circuit(node)
+            case ast.NamedExpr(target, value):
+                self.before += self.assign(target, value, node.lineno)
+                return self.expr(target)
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
                 self.no_negative(node, base, place)
@@ -67,6 +69,9 @@ class Expressions(Scope):
 
     def call(self, node: ast.Call) -> ast.expr:
         raise NotImplementedError("see calls")
+
+    def assign(self, target: ast.expr, value: ast.expr, line: int) -> list[ast.stmt]:
+        raise NotImplementedError("see statements")
 
     def generic(self, node: ast.expr) -> ast.expr:
         """The node with its operands translated."""
@@ -95,8 +100,11 @@ class Expressions(Scope):
             start = len(self.before)
             value = self.expr(node)
             if len(self.before) > start:
+                changed = set().union(
+                    *(ir.names(s, store=True) for s in self.before[start:])
+                )
                 for i, earlier in enumerate(done):
-                    if ir.loads(earlier):
+                    if ir.loads(earlier) or ir.names(earlier) & changed:
                         spilled = self.unit.fresh("left")
                         line = getattr(node, "lineno", 0)
                         self.before.insert(start, assign(spilled, earlier, line))

@@ -13,7 +13,7 @@ import builtins
 import copy
 import inspect
 import textwrap
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
@@ -22,9 +22,10 @@ from numba import cuda
 from numba.np import numpy_support
 
 from snref.simt import ir
+from snref.simt.front.desugar import desugar
 from snref.simt.front.returns import without_returns
 from snref.simt.front.unit import Unit
-from snref.simt.ir import KernelError, expression, name
+from snref.simt.ir import KernelError, at, expression, name
 
 
 def python_function(kernel: Any) -> Any:
@@ -60,22 +61,37 @@ _CUDA = _cuda_names()
 class Scope:
     """A function's text and names; `rename` says what its local names have become."""
 
-    def __init__(self, function: Any, unit: Unit):
+    def __init__(self, function: Any, unit: Unit, outer: Scope | None = None):
+        """`function` is a Python function, or the tree of one within `outer`."""
         self.function, self.unit = function, unit
         self.rename: dict[str, ast.expr] = {}
-        code = function.__code__
-        tree = _read(function)
-        self.tree = ast.increment_lineno(tree, unit.source(code) * ir.FUNCTION)
+        self.nested: dict[str, tuple[ast.FunctionDef, Scope]] = {}
+        if outer is None:
+            code = function.__code__
+            tree = ast.increment_lineno(
+                _read(function), unit.source(code) * ir.FUNCTION
+            )
+            cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+            closure = {n: c.cell_contents for n, c in cells}
+            self.scope = {**vars(builtins), **function.__globals__, **closure}
+        else:
+            tree, self.scope, self.nested = function, outer.scope, dict(outer.nested)
+        self.tree = tree
         unit.kernel = unit.kernel or tree.name
         self.params = [a.arg for a in tree.args.args]
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:
             raise self.fail(tree, "takes only plain parameters")
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        closure = {n: c.cell_contents for n, c in cells}
-        self.scope = {**vars(builtins), **function.__globals__, **closure}
-        self.body, self.result = without_returns(copy.deepcopy(tree).body)
+        inner = {s: _function_within(s) for s in tree.body}
+        self.nested |= {f.name: (f, self) for f in inner.values() if f is not None}
+        plain = [copy.deepcopy(s) for s, f in inner.items() if f is None]
+        body = desugar(plain, ir.names(tree), self.fail)
+        self.body, self.result = without_returns(body)
         stored = [ir.names(s, store=True) for s in self.body]
-        self.locals = set(self.params).union(*stored)
+        self.locals = set(self.params).union(self.nested, *stored)
+        if outer is not None:  # variables of the function around
+            for n in ir.names(tree) & outer.locals - self.locals:
+                self.rename[n] = outer.rename.get(n, name(n))
+            self.locals |= self.rename.keys()
         for n in sorted(self.locals & ir.RESERVED):
             problem = f"{n} is a name of the compiler's own: choose another"
             raise self.fail(tree, problem)
@@ -83,6 +99,16 @@ class Scope:
 
     def fail(self, node: ast.AST, problem: str) -> KernelError:
         return self.unit.error(node, problem)
+
+    def constant_definition(self, variable: str) -> ast.expr | None:
+        """What a local variable is defined as, if it has one definition only."""
+        stmts = [n for s in self.body for n in ast.walk(s)]
+        stores = [n for n in stmts if isinstance(n, ast.Name) and n.id == variable]
+        stores = [n for n in stores if isinstance(n.ctx, ast.Store)]
+        for stmt in stmts:
+            if isinstance(stmt, ast.Assign) and stmt.targets == stores:
+                return None if variable in self.params else stmt.value
+        return None
 
     def object(self, node: ast.AST) -> Any:
         """The Python object of a global name or dotted name, else None."""
@@ -151,13 +177,36 @@ def _read(function: Any) -> ast.FunctionDef:
     code = function.__code__
     place = f"{code.co_filename}:{code.co_firstlineno}"
     try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except OSError as e:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError) as e:
         raise KernelError(
             f"{place}: {function.__name__}: its source is not at hand; define the "
             "kernel in a file"
         ) from e
-    tree = ast.parse(source).body[0]
-    if not isinstance(tree, ast.FunctionDef):
-        raise KernelError(f"{place}: a kernel is a function written with def")
-    return tree
+    if isinstance(tree.body[0], ast.FunctionDef):
+        return tree.body[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and _code(node) == code.co_code:
+            return _as_function(node, "function")
+    raise KernelError(f"{place}: a kernel is a function written with def")
+
+
+def _as_function(node: ast.Lambda, called: str) -> ast.FunctionDef:
+    result = at(ast.Return(node.body), node.lineno)
+    return ast.copy_location(ast.FunctionDef(called, node.args, [result], []), node)
+
+
+def _function_within(stmt: ast.stmt) -> ast.FunctionDef | None:
+    """The function that a statement of another one defines, if it does."""
+    match stmt:
+        case ast.FunctionDef():
+            return stmt
+        case ast.Assign([ast.Name(called)], ast.Lambda() as value):
+            return _as_function(value, called)
+    return None
+
+
+def _code(node: ast.Lambda) -> bytes:
+    """The bytecode of the function that a lambda makes."""
+    module = compile(ast.Expression(node), "", "eval")
+    return next(c.co_code for c in module.co_consts if isinstance(c, CodeType))

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from snref.simt import ir
-from snref.simt.front import vectors, views
+from snref.simt.front import records, vectors, views
 from snref.simt.front.calls import Calls
 from snref.simt.ir import assign, at, expression, name
 
@@ -47,8 +47,15 @@ class Statements(Calls):
                 return self.assign(target, value, line)
             case ast.AugAssign(target, op, value):
                 left, right = self.sequence([target, value])
-                assert isinstance(left, (ast.Name, ast.Subscript))
+                assert isinstance(left, (ast.Name, ast.Subscript, ast.Attribute))
                 return [at(ast.AugAssign(left, op, right), line)]
+            case ast.Expr(ast.Attribute() as value) if self.cuda_name(value):
+                called = ast.unparse(value)
+                raise self.fail(stmt, f"{called} does nothing: write {called}()")
+            case ast.Raise():
+                self.unit.sites.append(str(self.fail(stmt, ast.unparse(stmt))))
+                ended = expression(f"{len(self.unit.sites)} + (_b << 16)")
+                return [at(ast.Return(ended), line)]
             case ast.Expr(value):
                 result = self.expr(value)
                 effect = isinstance(result, ast.Call)
@@ -69,38 +76,100 @@ class Statements(Calls):
                 always = ast.Constant(True)
                 whole = [*needed, at(leave, line), *inside]
                 return [at(ast.While(always, whole, []), line)]
-        what = {ast.For: "for ... else", ast.While: "while ... else"}.get(
-            type(stmt), type(stmt).__name__.lower()
-        )
+        what = type(stmt).__name__.lower()
         raise self.fail(stmt, f"{what} is not supported in a kernel")
 
     def loop(
         self, stmt: ast.For, target: ast.expr, values: ast.expr, body: list[ast.stmt]
     ) -> list[ast.stmt]:
-        if not isinstance(target, ast.Name):
-            raise self.fail(stmt, "a for loop has one variable")
-        line, over = stmt.lineno, self.expr(values)
-        if isinstance(values, ast.Call) and self.object(values.func) is range:
+        line = stmt.lineno
+        if isinstance(target, ast.Name) and self.calls(values) is range:
+            over = self.expr(values)
             new = ast.For(self.expr(target), over, self.block(body), [])
             return [at(new, line)]
-        k = self.unit.fresh("k")  # over the elements of a tuple or of a 1-d array
+        k = self.unit.fresh("k")
+        rounds, value = self.items(stmt, values)
+        first = self.bind(target, value(name(k)), line)
+        inside = [*first, *self.block(body)]
+        over = ir.call("range", rounds)
+        return [at(ast.For(name(k, True), over, inside, []), line)]
+
+    def calls(self, node: ast.expr) -> object:
+        """The function that the expression is a call of."""
+        return self.object(node.func) if isinstance(node, ast.Call) else None
+
+    def items(
+        self, stmt: ast.For, values: ast.expr
+    ) -> tuple[ast.expr, Callable[[ast.expr], ast.expr]]:
+        """How many rounds a loop over these has, and what it is given in round k."""
+        function = self.calls(values)
+        if function is enumerate:
+            inner, *start = values.args  # type: ignore[attr-defined]
+            start += [k.value for k in values.keywords]  # type: ignore[attr-defined]
+            rounds, value = self.items(stmt, inner)
+            first = self.kept(self.expr(start[0]), stmt) if start else None
+
+            def numbered(k: ast.expr) -> ast.expr:
+                number = ast.BinOp(copy.deepcopy(first), ast.Add(), k) if first else k
+                return ast.Tuple([number, value(copy.deepcopy(k))], ast.Load())
+
+            return rounds, numbered
+        if function is zip:
+            each = [self.items(stmt, v) for v in values.args]  # type: ignore[attr-defined]
+            lengths = [rounds for rounds, _ in each]
+            fewest = ir.call("min", *lengths) if len(lengths) > 1 else lengths[0]
+
+            def together(k: ast.expr) -> ast.expr:
+                parts = [value(copy.deepcopy(k)) for _, value in each]
+                return ast.Tuple(parts, ast.Load())
+
+            return fewest, together
+        over = self.expr(values)
+        if function is range:
+            assert isinstance(over, ast.Call)
+            over.args = [self.kept(a, stmt) for a in over.args]
+            first, _, step = ir.bounds(over)
+
+            def counted(k: ast.expr) -> ast.expr:
+                return ast.BinOp(first, ast.Add(), ast.BinOp(k, ast.Mult(), step))
+
+            return ir.call("len", over), counted
+        if isinstance(over, ast.Subscript):  # `for x in a[i]`
+            row = self.unit.fresh("row")
+            self.before += self.store(row, over, stmt.lineno)
+            over = name(row)
         if isinstance(over, ast.Tuple):
-            size: ast.expr = ast.Constant(len(over.elts))
-        elif isinstance(over, ast.Name) and self.unit.ndim.get(over.id) == 1:
+            return ast.Constant(len(over.elts)), lambda k: _of(over, k)
+        if isinstance(over, ast.Name) and over.id in self.unit.ndim:
             view = views.held(over, self.unit.views)
             size = view.sizes()[0] if view else expression(f"{over.id}.shape[0]")
-        else:
-            raise self.fail(
-                stmt, "a for loop must run over range(...), a tuple or a 1-d array"
-            )
-        element = views.element(over, name(k), ast.Load(), self.unit.views)
-        if isinstance(over, ast.Tuple):
-            element = ast.Subscript(over, name(k), ast.Load())
-        first = ast.Assign([self.expr(target)], element)
-        rounds = ir.call("range", size)
-        return [
-            at(ast.For(name(k, True), rounds, [first, *self.block(body)], []), line)
-        ]
+            held = self.unit.views
+            return size, lambda k: views.element(over, k, ast.Load(), held)
+        raise self.fail(
+            stmt, "a for loop runs over range(...), a tuple, an array, zip or enumerate"
+        )
+
+    def kept(self, value: ast.expr, stmt: ast.stmt) -> ast.expr:
+        """The value, computed once before the statement."""
+        if isinstance(value, ast.Constant):
+            return value
+        new = self.unit.fresh("bound")
+        self.before.append(assign(new, value, stmt.lineno))
+        return name(new)
+
+    def bind(self, target: ast.expr, value: ast.expr, line: int) -> list[ast.stmt]:
+        """The variables of a loop get their values."""
+        if isinstance(target, ast.Name):
+            variable = self.expr(target)
+            assert isinstance(variable, ast.Name)
+            return self.store(variable.id, value, line)
+        if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+            raise self.fail(target, "a for loop has as many variables as values")
+        if len(target.elts) != len(value.elts):
+            given = f"{len(target.elts)} variables for {len(value.elts)} values"
+            raise self.fail(target, given)
+        pairs = zip(target.elts, value.elts, strict=True)
+        return [s for t, v in pairs for s in self.bind(t, v, line)]
 
     def assign(self, target: ast.expr, value: ast.expr, line: int) -> list[ast.stmt]:
         if isinstance(target, ast.Name) and self.declare(target, value):
@@ -120,7 +189,7 @@ class Statements(Calls):
 
     def store(self, target: str, value: ast.expr, line: int) -> list[ast.stmt]:
         """A variable gets a value; a vector, each of its components."""
-        if target in self.unit.views:
+        if target in self.unit.views.keys() | self.unit.records.keys():
             text = f"{target.lstrip('_')} is part of an array: give it one meaning"
             raise self.unit.error(ast.Pass(lineno=line), text)
         kept: list[ast.stmt] = []
@@ -137,6 +206,10 @@ class Statements(Calls):
         view = views.view_of(value, self.unit.ndim, keep)
         if view is not None:
             self.unit.views[target], self.unit.ndim[target] = view, view.ndim
+            return kept
+        record = records.element_of(value, self.unit.dtypes, keep)
+        if record is not None:
+            self.unit.records[target] = record
             return kept
         held = self.unit.vectors
         parts = vectors.copied(value, held)
@@ -179,3 +252,7 @@ class Statements(Calls):
         return [
             at(ast.Assign([t], v), line) for t, v in zip(left, value.elts, strict=True)
         ]
+
+
+def _of(values: ast.expr, place: ast.expr) -> ast.expr:
+    return ast.Subscript(values, place, ast.Load())

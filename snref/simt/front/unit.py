@@ -27,7 +27,9 @@ class Unit:
         self.constants: dict[str, np.ndarray] = {}  # global arrays, by new name
         self.arrays: dict[str, Array] = {}  # shared and local
         self.ndim: dict[str, int] = {}  # of all arrays and views, by name
+        self.dtypes: dict[str, Any] = {}  # of arrays: the Numba types of their elements
         self.views: dict[str, View] = {}
+        self.records: dict[str, ast.expr] = {}  # variables: the element that they name
         self.vectors: Vectors = {}
         self.calling: list[Any] = []  # the functions being inlined, outermost first
         self.outlined: dict[Any, str] = {}  # functions that call themselves: new names
