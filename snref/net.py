@@ -238,13 +238,13 @@ def route(net: Net) -> Plan:
         for node in net.nodes
         if (work := node.layer.update(node))
     ]
-    return Plan((*forward, *backward, *update), ("route",))
+    return Plan((*forward, *backward, *update))
 
 
 def inference(net: Net) -> Plan:
     """Forward of every layer, as it is when the net is evaluated."""
     runs = (Run(n.name, "forward", n.layer.inference(n)) for n in net.nodes)
-    return Plan(tuple(runs), ("inference",))
+    return Plan(tuple(runs))
 
 
 def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:

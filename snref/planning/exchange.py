@@ -431,7 +431,7 @@ def graph_from_json(graph: Any, where: str = "graph") -> tuple[Plan, Costs]:
                 entry["offload"],
             )
         )
-    return Plan(tuple(steps), ("graph",)), Costs(
+    return Plan(tuple(steps)), Costs(
         graph["link"]["source"],
         runs,
         algorithms,
@@ -520,7 +520,7 @@ def plan_from_json(plan: Any, route: Plan, where: str = "plan") -> Plan:
                 if (layer, phase) not in runs:
                     _fail(here, f"the route has no {phase} of {layer!r}")
                 steps.append(_step_from_json(entry, runs[layer, phase], by_name, here))
-    return Plan(tuple(steps), ("file",))
+    return Plan(tuple(steps))
 
 
 def _step_from_json(

@@ -178,7 +178,7 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
         )
 
     steps = tuple(replace(run, work=tuple(map(work, run.work))) for run in whole.runs())
-    return Plan(steps, (*whole.history, "half precision"))
+    return Plan(steps)
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:

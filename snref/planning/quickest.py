@@ -16,22 +16,24 @@ net ten.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import TypedDict, Unpack, get_args
 
-from snref.plans import OutOfMemory, Plan, Run, aligned, extent, lower_bound, memory
+from snref.plans import (
+    OutOfMemory,
+    Plan,
+    aligned,
+    extent,
+    lower_bound,
+    memory,
+    peak_run,
+)
 from snref.scheduler import Options, schedule
-from snref.scheduler.recomputation import Strategy
+from snref.scheduler.options import Algorithms, Overwrite, Strategy, Transfers
 from snref.timing.costs import Costs
 from snref.timing.timeline import simulate
 
 RECOMPUTE: tuple[Strategy | None, ...] = (None, *get_args(Strategy))
 FEW: tuple[Strategy | None, ...] = (None, "cost-aware")  # with a cache, or very deep
-TRANSFERS: tuple[Literal["none", "offload", "demand", "cache"], ...] = (
-    "none",
-    "offload",
-    "demand",
-    "cache",
-)
 DEEP = 10_000  # steps of the route from which a net is very deep
 LEVELS, LEVELS_DEEP = 6, 3  # from the smallest slab of the cache to the largest
 
@@ -40,9 +42,9 @@ class Overrides(TypedDict, total=False):
     """Options that are given, not to be chosen."""
 
     recompute: Strategy | None
-    transfers: Literal["none", "offload", "demand", "cache"]
-    algorithms: Literal["none", "exact", "fastest"]
-    overwrite: Literal["never", "gradients"]
+    transfers: Transfers
+    algorithms: Algorithms
+    overwrite: Overwrite
     host_capacity: int | None
 
 
@@ -132,7 +134,7 @@ def _candidates(
     strategies = RECOMPUTE if len(route.steps) < DEEP else FEW
     for recompute, transfers in product(
         [given["recompute"]] if "recompute" in given else strategies,
-        [given["transfers"]] if "transfers" in given else TRANSFERS,
+        [given["transfers"]] if "transfers" in given else get_args(Transfers),
     ):
         options = replace(bare, recompute=recompute, transfers=transfers)
         if transfers != "cache":
@@ -166,10 +168,6 @@ def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
             break
     if least is None:
         return failure
-    usage = zip(memory(least, workspace=True), least.steps, strict=True)
-    _, run = max(
-        ((n, step) for n, step in usage if isinstance(step, Run)),
-        key=lambda pair: pair[0],
-    )
+    run = peak_run(least)
     needed = extent(least)
     return OutOfMemory(f"{run.layer} {run.phase}", needed, capacity, needed)

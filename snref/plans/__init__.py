@@ -31,6 +31,7 @@ from snref.plans.measures import (
     layer_peak,
     lower_bound,
     memory,
+    peak_run,
 )
 from snref.plans.steps import (
     Alloc,
@@ -99,6 +100,7 @@ __all__ = [
     "lower_bound",
     "memory",
     "only_runs",
+    "peak_run",
     "reads",
     "writes",
 ]

@@ -7,33 +7,42 @@ from snref.plans.tensor import Tensor
 
 
 def memory(plan: Plan, workspace: bool = False) -> list[int]:
-    """Bytes in use during each step of an allocated plan.
+    """Return the bytes in use during each step of an allocated plan.
 
-    Counts activations and gradients as the papers do; with workspace, also the
-    scratch of convolutions, and each tensor rounded up to the alignment, which is
-    what the device's memory must hold.
+    workspace  False: activations and gradients, as the papers count; True: workspaces,
+               too, and each tensor rounded up to the alignment, which is what the
+               device's memory must hold
     """
+
+    def counted(tensor: Tensor) -> int:
+        if workspace:
+            return tensor.aligned_bytes
+        return tensor.nbytes if tensor.is_data else 0
+
     in_use, usage = 0, []
     for step in plan.steps:
         match step:
             case Alloc(tensor):
-                if workspace:
-                    in_use += tensor.aligned_bytes
-                elif tensor.is_data:
-                    in_use += tensor.nbytes
+                in_use += counted(tensor)
             case Free(tensor):
-                if workspace:
-                    in_use -= tensor.aligned_bytes
-                elif tensor.is_data:
-                    in_use -= tensor.nbytes
+                in_use -= counted(tensor)
             case Run() | Offload() | Prefetch():
                 pass
         usage.append(in_use)
     return usage
 
 
+def peak_run(plan: Plan) -> Run:
+    """Return the run of an allocated plan during which most bytes are in use."""
+    usage = zip(memory(plan, workspace=True), plan.steps, strict=True)
+    runs = [(nbytes, step) for nbytes, step in usage if isinstance(step, Run)]
+    return max(runs, key=lambda run: run[0])[1]
+
+
 def host_memory(plan: Plan) -> list[int]:
-    """Bytes kept on the host during each step: from a copy out to the last copy back.
+    """Return the bytes kept on the host during each step.
+
+    A tensor is kept from the copy to the host until the last copy back.
 
     >>> x = Tensor("x", (64,))
     >>> host_memory(Plan((Alloc(x), Offload(x), Free(x), Alloc(x), Prefetch(x))))
@@ -75,7 +84,7 @@ def last_prefetches(steps: Sequence[Step]) -> set[Prefetch]:
 
 
 def extent(plan: Plan) -> int:
-    """Highest address in use, in bytes, of a placed plan: peak plus fragmentation."""
+    """Return the highest address of a placed plan, in bytes."""
     ends = (
         step.offset + step.tensor.aligned_bytes
         for step in plan.steps
@@ -85,7 +94,7 @@ def extent(plan: Plan) -> int:
 
 
 def layer_peak(plan: Plan) -> int:
-    """Bytes of the largest working set of a backward run: the paper's max(l_i)."""
+    """Return the bytes of the largest backward run: the paper's max(l_i)."""
     return max(
         sum(t.nbytes for t in run.working_set if t.is_data)
         for run in plan.runs()
@@ -94,10 +103,10 @@ def layer_peak(plan: Plan) -> int:
 
 
 def lower_bound(plan: Plan) -> int:
-    """Bytes below which this route has no plan: its largest working set.
+    """Return the bytes below which this route has no plan: its largest working set.
 
-    Every tensor is rounded up to the alignment; workspaces, which a convolution can
-    do without, are not counted.
+    Every tensor is rounded up to the alignment. Workspaces are not counted, since a
+    convolution can do without.
     """
     return max(
         sum(t.aligned_bytes for t in run.working_set if t.is_data)

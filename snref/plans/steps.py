@@ -2,8 +2,8 @@
 
 Every saving of the papers is a step that defines a tensor a second time: a layer's
 forward run again (recomputation), or a copy back from the host (prefetch). Between
-its last use and its next definition a tensor is dead; nothing else need be known to
-free it.
+its last use and its next definition a tensor is dead, and that alone decides when it
+is freed.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alloc:
-    """Give the tensor room on the device, at an offset once it is placed."""
+    """Allocate the tensor on the device, at an offset once the plan is placed."""
 
     tensor: Tensor
     offset: int | None = None
@@ -80,21 +80,21 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Free:
-    """Take the tensor's room back; its value is gone."""
+    """Free the tensor's memory; its value is gone."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offload:
-    """Copy the tensor to the host. Reads it."""
+    """Copy the tensor to the host. This step reads it."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefetch:
-    """Copy the tensor back from the host. Defines it."""
+    """Copy the tensor back from the host. This step defines it."""
 
     tensor: Tensor
 
@@ -104,13 +104,9 @@ Step: TypeAlias = Run | Alloc | Free | Offload | Prefetch
 
 @dataclass(frozen=True)
 class Plan:
-    """A training iteration as a straight-line program.
-
-    history names the passes it went through, for captions and printing.
-    """
+    """A training iteration as a straight-line program."""
 
     steps: tuple[Step, ...]
-    history: tuple[str, ...] = ()
 
     def runs(self) -> Iterator[Run]:
         return (step for step in self.steps if isinstance(step, Run))
@@ -119,14 +115,14 @@ class Plan:
         return "\n".join(lines(self))
 
 
-def only_runs(plan: Plan, what: str) -> tuple[Run, ...]:
-    """The steps of a plan in which nothing is allocated or copied yet.
+def only_runs(plan: Plan, name: str) -> tuple[Run, ...]:
+    """Return the runs of a plan that has no other steps yet.
 
-    Raises TypeError, from the pass that does ``what``, if something is.
+    Raises TypeError in the name of a pass if something is allocated or copied already.
     """
     for step in plan.steps:
         if not isinstance(step, Run):
-            raise TypeError(f"{what} comes before transfers and allocation")
+            raise TypeError(f"{name} comes before transfers and allocation")
     return tuple(plan.runs())
 
 

@@ -1,14 +1,15 @@
-"""Dynamic convolution workspaces (SuperNeurons, section 3.5): speed from what is left.
+"""Convolution algorithms and workspaces (SuperNeurons, section 3.5).
 
-A convolution can be computed in several ways; the faster ones want scratch memory.
-Tensors come first. At each forward, data-gradient and filter-gradient step the bytes
-still free decide: discard the algorithms whose workspace does not fit, run the fastest
-of the rest, release the workspace after the step. The same layer may so get different
-algorithms in different steps.
+A convolution can be computed in several ways, and the faster ones need a workspace.
+Tensors come first; workspaces get the bytes that are left. At each forward,
+data-gradient and filter-gradient step, discard the algorithms whose workspace does not
+fit the free bytes, take the fastest of the rest, and free the workspace after the step.
+So one layer may get different algorithms in different steps.
 
-"exact"    only algorithms that sum in the order of the layer's first one: the same
-           bits whatever is free
-"fastest"  any algorithm, as in the paper
+none     no workspaces
+exact    only algorithms that sum in the same order as the layer's first one: the bits
+         of the result do not depend on the free bytes
+fastest  any algorithm, as in the paper
 
 A convolution with 1,024 bytes left, and with 512:
 
@@ -28,46 +29,47 @@ forward   conv1  x -> y
 """
 
 from dataclasses import replace
-from typing import Literal, TypeAlias
 
 from snref.plans import Algorithm, Choice, Plan, Run, Step, Tensor, aligned
 from snref.scheduler.liveness import last_uses
+from snref.scheduler.options import Algorithms
 from snref.timing.costs import Costs
-
-Freedom: TypeAlias = Literal["exact", "fastest"]
 
 
 def choose_algorithms(
-    plan: Plan, capacity: int | None, costs: Costs, freedom: Freedom
+    plan: Plan, capacity: int, costs: Costs, allowed: Algorithms
 ) -> Plan:
-    """The plan with an algorithm for every convolution, under the bytes left at it.
+    """Give every convolution the fastest algorithms that fit the bytes left at it.
 
-    capacity is in bytes, None for as many as wanted. Nothing is allocated yet: what
-    is in use at a step follows from liveness.
+    capacity  bytes for tensors and workspaces. The plan is not allocated yet: which
+              tensors are in use at a step follows from liveness
+    allowed   which algorithms may be chosen
     """
     steps: list[Step] = []
-    there: set[Tensor] = set()
+    allocated: set[Tensor] = set()
     in_use = 0
     for step, dying in zip(plan.steps, last_uses(plan), strict=True):
         touched = step.working_set if isinstance(step, Run) else (step.tensor,)
         for tensor in touched:
-            if tensor not in there:
-                there.add(tensor)
+            if tensor not in allocated:
+                allocated.add(tensor)
                 in_use += tensor.aligned_bytes
-        if isinstance(step, Run) and step.choices:
-            left = None if capacity is None else capacity - in_use
-            step = choose(step, left, costs, freedom)
+        if isinstance(step, Run):
+            step = choose(step, capacity - in_use, costs, allowed)
         steps.append(step)
-        there.difference_update(dying)
+        allocated.difference_update(dying)
         in_use -= sum(tensor.aligned_bytes for tensor in dying)
-    return Plan(tuple(steps), (*plan.history, f"algorithms {freedom}"))
+    return Plan(tuple(steps))
 
 
-def choose(run: Run, left: int | None, costs: Costs, freedom: Freedom) -> Run:
-    """The run with the fastest algorithms whose workspace fits the bytes left.
+def choose(run: Run, left: int, costs: Costs | None, allowed: Algorithms) -> Run:
+    """Give a run the fastest algorithms whose workspace fits the bytes left.
 
     The parts of a run are computed one after the other, so they share one workspace.
+    Without costs the run stays as it is.
     """
+    if costs is None or allowed == "none":
+        return run
 
     def best(choice: Choice) -> Algorithm:
         first = choice.algorithms[0]
@@ -75,8 +77,8 @@ def choose(run: Run, left: int | None, costs: Costs, freedom: Freedom) -> Run:
             (
                 algorithm
                 for algorithm in choice.algorithms
-                if (left is None or aligned(algorithm.workspace) <= left)
-                and (freedom == "fastest" or algorithm.order == first.order)
+                if aligned(algorithm.workspace) <= left
+                and (allowed == "fastest" or algorithm.order == first.order)
             ),
             key=lambda a: (
                 costs.algorithm(run.layer, choice.part, a.name),

@@ -1,9 +1,10 @@
-"""In place by renaming: an output that may lie on an input becomes that input.
+"""In place by renaming: an output that may overwrite an input becomes that input.
 
-Which output may lie on which input is said by the layer (``Launch.may_overwrite``).
-After the renaming there is one tensor less, and nothing else need know.
+A layer declares which output may overwrite which input (``Launch.may_overwrite``).
+After the renaming there is one tensor less, and no other pass needs to know of it.
 
-"gradients"    what the paper's code does: ACT and LRN write dx over dy, SOFTMAX its dx
+never          every output has its own memory
+gradients      what the paper's code does: ACT and LRN write dx over dy, SOFTMAX its dx
                over y, JOIN dx_1 over dy, FORK the sum over dy_1. The 2189.437 MiB of
                AlexNet's baseline hold with it; with "never" they are 3056.362.
 
@@ -22,20 +23,20 @@ backward  conv1  dy -> dw
 """
 
 from dataclasses import replace
-from typing import Literal, TypeAlias
 
 from snref.plans import Choice, Launch, Plan, Run, Tensor, Work, only_runs
+from snref.scheduler.options import Overwrite
 
-Overwrite: TypeAlias = Literal["gradients"]
 
+def overwrite(plan: Plan, setting: Overwrite) -> Plan:
+    """Rename every output that may overwrite an input under this setting to the input.
 
-def overwrite(plan: Plan, what: Overwrite) -> Plan:
-    """Let every output that may, under this setting, take its input's name.
-
-    An input is taken only where no later run reads the value it had.
+    An input is overwritten only if no later run reads its value.
     """
+    if setting == "never":
+        return plan
     runs = only_runs(plan, "in place")
-    names: dict[Tensor, Tensor] = {}  # what has been renamed -> to what
+    names: dict[Tensor, Tensor] = {}  # a renamed tensor -> what it is now
     last_reader: dict[Tensor, Run] = {}
     for run in runs:
         last_reader |= dict.fromkeys(run.reads, run)
@@ -43,15 +44,15 @@ def overwrite(plan: Plan, what: Overwrite) -> Plan:
     for run in runs:
         for piece in run.work:
             if isinstance(piece, Launch):
-                for output, target, setting in piece.may_overwrite:
-                    if setting == what and last_reader.get(target) is run:
+                for output, target, needed in piece.may_overwrite:
+                    if needed == setting and last_reader.get(target) is run:
                         names[output] = names.get(target, target)
         steps.append(_renamed(run, names))
-    return Plan(tuple(steps), (*plan.history, f"overwrite {what}"))
+    return Plan(tuple(steps))
 
 
 def _renamed(run: Run, names: dict[Tensor, Tensor]) -> Run:
-    """The run with its tensors under their new names; itself if none has one."""
+    """Rename the tensors of a run. If none has a new name, it is the same run."""
     if names.keys().isdisjoint(run.reads) and names.keys().isdisjoint(run.writes):
         return run
     return replace(run, work=tuple(_renamed_work(w, names) for w in run.work))

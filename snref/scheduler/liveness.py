@@ -1,16 +1,16 @@
 """Liveness analysis (SuperNeurons, section 3.2): a tensor is freed at its last use.
 
-A value is live while a later step reads it before it is defined again; the step after
-which it is not is its death. One backward sweep finds every death; whole live sets
-would be quadratic, and the paper's deepest net has ten thousand layers.
+A value is live while a later step reads it before it is defined again. One backward
+sweep over the plan finds the step after which each value is dead. Whole live sets would
+be quadratic, and the paper's deepest net has ten thousand layers.
 
-Liveness comes first in the paper and last in the pipeline: as an *analysis* every
-stage leans on it, as a *pass* it must see all redefinitions the stages put in.
+Liveness is the paper's first stage, and comes last here: the other passes insert second
+definitions (a re-run, a copy back), and this pass must see them all. As an analysis,
+``last_uses``, other passes use it, too.
 
 A layer's output and its gradient, before and after:
 
->>> from snref.plans import Launch
->>> from snref.plans import Run
+>>> from snref.plans import Launch, Run
 >>> x, y, dy, dx = (Tensor(name, (64,)) for name in ("x", "y", "dy", "dx"))
 >>> plan = Plan((
 ...     Run("conv1", "forward", (Launch("", (x,)),)),
@@ -48,11 +48,11 @@ from snref.plans import (
 
 
 def last_uses(plan: Plan) -> list[tuple[Tensor, ...]]:
-    """The scheduled tensors that are dead after each step, in order of use.
+    """Return, for each step, the scheduled tensors whose last use it is.
 
-    A tensor that a step writes and nobody reads dies at that step, too.
+    A tensor that a step writes and no later step reads is dead after that step.
     """
-    live: set[Tensor] = set()
+    live: set[Tensor] = set()  # after the step
     dead: list[tuple[Tensor, ...]] = []
     for step in reversed(plan.steps):
         dead.append(tuple([t for t in _touched(step) if t not in live]))
@@ -62,7 +62,10 @@ def last_uses(plan: Plan) -> list[tuple[Tensor, ...]]:
 
 
 def free_dead(plan: Plan) -> Plan:
-    """Room before the first touch, freed at the death; again for each redefinition."""
+    """Allocate each tensor before its first use and free it after its last.
+
+    A tensor that is defined again is allocated again.
+    """
     steps: list[Step] = []
     allocated: set[Tensor] = set()
     for step, dying in zip(plan.steps, last_uses(plan), strict=True):
@@ -73,27 +76,27 @@ def free_dead(plan: Plan) -> Plan:
         steps.append(step)
         steps += map(Free, dying)
         allocated.difference_update(dying)
-    return Plan(tuple(steps), (*plan.history, "free_dead"))
+    return Plan(tuple(steps))
 
 
 def hold_all(plan: Plan) -> Plan:
-    """The baseline: every tensor has its own room from the first step to the last.
+    """Allocate every tensor before the first step and free it after the last.
 
-    Workspaces come and go with their runs, as they do in every framework.
+    This is the paper's baseline. Workspaces are allocated for their runs only, as they
+    are in every framework.
     """
-    held: dict[Tensor, None] = {}
+    tensors = dict.fromkeys(t for step in plan.steps for t in _touched(step))
+    held = [tensor for tensor in tensors if tensor.kind != "workspace"]
+    steps: list[Step] = []
     for step in plan.steps:
-        held.update((t, None) for t in _touched(step) if t.kind != "workspace")
-    steps: list[Step] = list(map(Alloc, held))
-    for step in plan.steps:
-        scratch = [t for t in _touched(step) if t.kind == "workspace"]
-        steps += [*map(Alloc, scratch), step, *map(Free, scratch)]
-    steps += map(Free, held)
-    return Plan(tuple(steps), (*plan.history, "hold_all"))
+        workspaces = step.workspaces if isinstance(step, Run) else ()
+        steps += [*map(Alloc, workspaces), step, *map(Free, workspaces)]
+    steps = [*map(Alloc, held), *steps, *map(Free, held)]
+    return Plan(tuple(steps))
 
 
 def _touched(step: Step) -> tuple[Tensor, ...]:
-    """The scheduled tensors a step needs room for, workspaces among them."""
+    """Return what must be allocated for a step: scheduled tensors and workspaces."""
     match step:
         case Run():
             return step.touched

@@ -1,19 +1,33 @@
-"""The unified tensor pool, lazy: an LRU tensor cache (SuperNeurons, section 3.3.2).
+"""The LRU tensor cache (SuperNeurons, section 3.3.2, Algorithm 2).
 
-The device's slab is a cache of the host. A tensor stays on the device until the room is
-needed; then the one used longest ago leaves. Backward uses the latest forward tensors
-first, which is why least-recently-used is a good rule. With enough memory nothing
-moves at all.
+The device's slab is a cache of the host's memory. A tensor stays on the device until
+its memory is needed; then the least recently used tensor is evicted: copied to the
+host, unless the host has its value already, and freed. Backward uses the latest
+forward tensors first, which is why least recently used is a good rule. Nothing is
+copied as long as everything fits.
 
-An iteration of a static net is known beforehand, so the cache is played once, here, and
-what it did is written down: Alloc with an address, Offload, Free, Prefetch.
+    before a layer runs       lock its tensors; for each that is not on the device:
+                              allocate it; while that fails, evict an unlocked tensor
+    after it                  unlock them, and free those whose last use it was
 
-It is the paper's Algorithm 2, played against addresses: allocate; while that fails,
-evict. Before a layer runs its tensors are locked; whatever is not locked may leave,
-gradients too. What was to leave but does not border the hole that was made stays. If
-everything unlocked has left and the holes are still too small, the layer's own tensors
-leave and come back side by side: so a plan exists for every slab that holds the largest
-working set.
+A training iteration is known beforehand, so no cache is needed at run time. The plan
+is played here, once, against a slab of that size, and what the cache does becomes
+steps of the plan. It decides by address, whether a hole is large enough, so this pass
+allocates, places and gives workspaces itself; ``free_dead`` and ``place`` are not
+needed after it.
+
+How this differs from Algorithm 2:
+
+- The paper's cache decides at run time. Here each iteration runs the same plan.
+- A copy to the host is made when a tensor is evicted. The paper starts the copies of
+  convolutions' outputs earlier, right after they are computed.
+- A tensor that a re-run computed again counts as unchanged: if the host has the value
+  from its first computation, it is not copied again.
+- All of a layer's tensors that are on the device count as used before the first one
+  that is missing is allocated.
+- Which tensor is evicted is an argument, ``victim``.
+
+``cache_refinements`` adds what the preset "cache" does beyond this.
 
 Three tensors of 256 bytes in a slab of 512:
 
@@ -43,7 +57,8 @@ free      dy
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container
+from typing import TypeAlias
 
 from snref.plans import (
     ALIGNMENT,
@@ -57,177 +72,124 @@ from snref.plans import (
     Run,
     Step,
     Tensor,
-    aligned,
-    lower_bound,
     memory,
 )
-from snref.scheduler.liveness import free_dead, last_uses
-from snref.scheduler.slab import Fit, Pool
+from snref.scheduler.liveness import hold_all, last_uses
+from snref.scheduler.slab import Pool
 
-LEVELS = 64  # how finely a budget between the bound and the peak is used
+# (the cache, tensors that must stay) -> the tensor to evict; None if all must stay
+Victim: TypeAlias = "Callable[[TensorCache, Container[Tensor]], Tensor | None]"
+ChooseAlgorithms: TypeAlias = Callable[[Run, int], Run]  # (run, bytes left) -> run
 
-ChooseAlgorithms = Callable[[Run, int], Run]  # (run, bytes left) -> run
+
+def least_recently_used(
+    cache: "TensorCache", locked: Container[Tensor]
+) -> Tensor | None:
+    """Return the tensor that was used longest ago, of those that are not locked."""
+    return next((tensor for tensor in cache.used if tensor not in locked), None)
 
 
-def tensor_cache(plan: Plan, slab: int, choose: ChooseAlgorithms | None = None) -> Plan:
-    """The plan with the transfers of a cache in a slab of so many bytes, placed.
+def tensor_cache(
+    plan: Plan,
+    slab: int,
+    victim: Victim = least_recently_used,
+    choose: ChooseAlgorithms | None = None,
+) -> Plan:
+    """Return the plan with the transfers of a cache in this slab, allocated and placed.
 
-    Less memory never gives a higher peak. LRU alone does not promise that: a slightly
-    larger slab can fragment worse. So the slab is used in levels, and of all levels
-    up to it the one with the highest peak is taken. A level under that peak cannot
-    exceed it and need not be played.
+    slab    bytes
+    victim  which tensor to evict
+    choose  gives a run the algorithms whose workspace fits the largest hole
 
-    Raises OutOfMemory if the largest working set does not fit.
+    Raises OutOfMemory if a tensor does not fit beside those that are locked.
     """
-    bound = lower_bound(plan)
-    if slab < bound:
-        run = max(
-            plan.runs(), key=lambda run: sum(t.aligned_bytes for t in run.working_set)
-        )
-        raise OutOfMemory(f"{run.layer} {run.phase}", bound, slab, bound)
-    peak = max(memory(free_dead(plan), workspace=True))
-    step = max(ALIGNMENT, aligned((peak - bound) // LEVELS))
-    level = bound + max(0, min(slab, peak) - bound) // step * step
-    best, highest = _play(plan, level, choose), 0
-    highest = max(memory(best))
-    while (level := level - step) > highest and level >= bound:
-        other = _play(plan, level, choose)
-        if max(memory(other)) > highest:
-            best, highest = other, max(memory(other))
-    return best
+    return TensorCache(plan, slab, victim, choose).play()
 
 
-def _play(plan: Plan, slab: int, choose: ChooseAlgorithms | None) -> Plan:
-    """Run the plan against a cache; write down what it does."""
-    cache = _Cache(slab, _fleeting(plan))
-    for run, dying in zip(plan.steps, last_uses(plan), strict=True):
-        assert isinstance(run, Run), "the cache comes before all transfers"
-        cache.lock(run)
-        if choose is not None and run.choices:
-            run = choose(run, cache.pool.largest_hole)
-        scratch = run.workspaces
-        cache.scratch(scratch)
-        cache.steps.append(run)
-        for tensor in (*scratch, *dying):
-            cache.free(tensor)
-        cache.values.update((t, (run.layer, run.phase)) for t in run.writes)
-    played = Plan(tuple(cache.steps), (*plan.history, f"tensor_cache {slab}"))
-    vain = _in_vain(played)
-    if not vain:
-        return played
-    needed = (run for place, run in enumerate(plan.steps) if place not in vain)
-    return _play(Plan(tuple(needed), plan.history), slab, choose)
+class TensorCache:
+    """The tensors on the device while a plan is played, and the steps that it took.
 
-
-def _in_vain(plan: Plan) -> set[int]:
-    """Re-runs whose outputs all left unread, when the host had them; by place among
-    the runs. The host's copy serves as well: they need not run again.
+    offsets  the tensors' addresses, in the order in which they were allocated
+    used     the same tensors, least recently used first. Each use sets the value to
+             True: the reference bit of the CLOCK rule, which least recently used
+             does not need
     """
-    vain: set[int] = set()
-    unread: dict[Tensor, int] = {}
-    seen: set[str] = set()
-    place = 0
-    for step in plan.steps:
-        match step:
-            case Run():
-                vain.difference_update([unread.pop(t, -1) for t in step.reads])
-                if step.phase == "forward" and step.layer in seen:
-                    vain.add(place)
-                    unread |= {t: place for t in step.writes if t.scheduled}
-                seen.add(step.layer)
-                place += 1
-            case Offload(tensor):
-                vain.discard(unread.pop(tensor, -1))
-            case Free(tensor):
-                unread.pop(tensor, None)
-            case Alloc() | Prefetch():
-                pass
-    return vain
 
-
-class _Cache:
-    """The tensors on the device, least recently used first, and where they lie."""
-
-    def __init__(self, slab: int, fleeting: set[Tensor]) -> None:
+    def __init__(
+        self, plan: Plan, slab: int, victim: Victim, choose: ChooseAlgorithms | None
+    ) -> None:
+        self.plan = plan
+        self.slab = slab
         self.pool = Pool(slab, block=ALIGNMENT)
-        self.fleeting = fleeting
-        self.offsets: OrderedDict[Tensor, int] = OrderedDict()
-        # A value is named for the run that computes it: a re-run computes it again.
+        self.victim = victim
+        self.choose = choose
+        self.offsets: dict[Tensor, int] = {}
+        self.used: OrderedDict[Tensor, bool] = OrderedDict()
+        # A value is named after the run that computes it; a re-run computes it again.
         self.values: dict[Tensor, tuple[str, Phase]] = {}
         self.on_host: dict[Tensor, tuple[str, Phase]] = {}
         self.steps: list[Step] = []
 
+    def play(self) -> Plan:
+        """Play the plan; return its runs with all that the cache did between them."""
+        for run, dying in zip(self.plan.steps, last_uses(self.plan), strict=True):
+            assert isinstance(run, Run), "the cache comes before all transfers"
+            self.lock(run)
+            if self.choose is not None:
+                run = self.choose(run, self.pool.largest_hole)
+            for workspace in run.workspaces:
+                offset = self.pool.allocate(workspace.aligned_bytes)
+                assert offset is not None, "it was chosen to fit the largest hole"
+                self.insert(workspace, offset)
+            self.steps.append(run)
+            self.values |= dict.fromkeys(run.writes, (run.layer, run.phase))
+            for tensor in (*run.workspaces, *dying):
+                self.pool.free(self.offsets[tensor])
+                self.remove(tensor)
+        return Plan(tuple(self.steps))
+
     def lock(self, run: Run) -> None:
-        """Bring in all a run touches; nothing else of it may leave meanwhile."""
-        locked = run.working_set
-        waiting = []
-        for tensor in locked:
+        """Bring all tensors of a run to the device; none of them leaves meanwhile."""
+        missing = []
+        for tensor in run.working_set:
             if tensor in self.offsets:
-                self.offsets.move_to_end(tensor)
+                self.used[tensor] = True
+                self.used.move_to_end(tensor)
             else:
-                waiting.append(tensor)
-        leaving: dict[Tensor, int] = {}
-        while (offsets := self.find_room(waiting)) is None:
-            victim = next((t for t in self.offsets if t not in locked), None)
-            if victim is None:  # the last resort: the smallest of the run's own
-                victim = min(self.offsets, key=lambda tensor: tensor.aligned_bytes)
-                waiting.append(victim)
-            leaving[victim] = self.offsets.pop(victim)
-            self.pool.free(leaving[victim])
-        for victim, offset in reversed(leaving.items()):
-            if victim not in locked and self.pool.take(offset, victim.aligned_bytes):
-                self.offsets[victim] = offset  # it was not in the way after all
-                self.offsets.move_to_end(victim, last=False)
-            else:
-                self.copy_out(victim)
-                self.steps.append(Free(victim))
-        self.offsets |= offsets
-        self.steps += (Alloc(tensor, offset) for tensor, offset in offsets.items())
-        self.steps += (Prefetch(t) for t in waiting if t in run.reads)
+                missing.append(tensor)
+        self.allocate(missing, run)
+        self.steps += (Prefetch(t) for t in missing if t in run.reads)
 
-    def find_room(self, tensors: Sequence[Tensor]) -> dict[Tensor, int] | None:
-        """An offset for each of these, the largest first; None if one has no hole.
+    def allocate(self, missing: list[Tensor], run: Run) -> None:
+        """Allocate tensors of a run; while that fails, evict one that is not locked."""
+        for tensor in missing:
+            while (offset := self.pool.allocate(tensor.aligned_bytes)) is None:
+                victim = self.victim(self, run.working_set)
+                if victim is None:
+                    raise self.everything_is_locked(run)
+                self.pool.free(self.offsets[victim])
+                self.evict(victim)
+            self.insert(tensor, offset)
 
-        Those that live long lie low and the fleeting ones high: fewer holes between.
-        """
-        offsets: dict[Tensor, int] = {}
-        for tensor in sorted(tensors, key=lambda tensor: -tensor.aligned_bytes):
-            fit: Fit = "last" if tensor in self.fleeting else "first"
-            offset = self.pool.allocate(tensor.aligned_bytes, fit)
-            if offset is None:
-                for taken in offsets.values():
-                    self.pool.free(taken)
-                return None
-            offsets[tensor] = offset
-        return offsets
+    def insert(self, tensor: Tensor, offset: int) -> None:
+        """Allocate a tensor at an offset that the pool gave. It is used at once."""
+        self.offsets[tensor] = offset
+        self.used[tensor] = True
+        self.steps.append(Alloc(tensor, offset))
 
-    def copy_out(self, tensor: Tensor) -> None:
-        """See that the host has the value of a tensor that will be read again."""
+    def evict(self, tensor: Tensor) -> None:
+        """Copy a tensor to the host, unless the host has its value; then free it."""
         if self.on_host.get(tensor) != self.values[tensor]:
             self.on_host[tensor] = self.values[tensor]
             self.steps.append(Offload(tensor))
+        self.remove(tensor)
 
-    def scratch(self, tensors: Sequence[Tensor]) -> None:
-        """Give workspaces a hole; they were chosen to fit one."""
-        for tensor in tensors:
-            offset = self.pool.allocate(tensor.aligned_bytes)
-            assert offset is not None
-            self.offsets[tensor] = offset
-            self.steps.append(Alloc(tensor, offset))
-
-    def free(self, tensor: Tensor) -> None:
-        self.pool.free(self.offsets.pop(tensor))
+    def remove(self, tensor: Tensor) -> None:
+        """Free a tensor, whose bytes the pool has back already."""
+        del self.offsets[tensor], self.used[tensor]
         self.steps.append(Free(tensor))
 
-
-def _fleeting(plan: Plan) -> set[Tensor]:
-    """The half of the tensors that are in use for the fewest steps."""
-    first: dict[Tensor, int] = {}
-    last: dict[Tensor, int] = {}
-    for place, run in enumerate(plan.runs()):
-        for tensor in run.working_set:
-            first.setdefault(tensor, place)
-            last[tensor] = place
-    spans = {tensor: last[tensor] - begin for tensor, begin in first.items()}
-    median = sorted(spans.values())[len(spans) // 2]
-    return {tensor for tensor, span in spans.items() if span <= median}
+    def everything_is_locked(self, run: Run) -> OutOfMemory:
+        needed = sum(tensor.aligned_bytes for tensor in run.working_set)
+        enough = max(memory(hold_all(self.plan), workspace=True))
+        return OutOfMemory(f"{run.layer} {run.phase}", needed, self.slab, enough)

@@ -1,14 +1,18 @@
-"""The unified tensor pool, eager (SuperNeurons, section 3.3.1): out early, back early.
+"""The unified tensor pool, eager (SuperNeurons, section 3.3.1): offload and prefetch.
 
 Device and host memory are one pool. A convolution's output is large and costly, so it
-is copied to the host as soon as it is there, and back while an earlier step of the
-backward computes. The pass inserts both copies; since the second defines the tensor
-again, liveness frees the device's room in between.
+is copied to the host as soon as it is computed, and back while an earlier step of the
+backward pass computes. This pass inserts both copies. Since the second one defines the
+tensor again, liveness frees the device's memory between them.
 
-ahead    convolutions' outputs; the last returns at the first backward step, each
-         other when the backward of the next convolution begins (before its re-runs),
-         or at first need if that is earlier
-demand   every checkpoint's output; each returns at first need
+offload  the outputs of convolutions. Each is prefetched when the backward of the next
+         convolution begins (before the re-runs for it), the last one at the first
+         backward step; or right before its first use, if that is earlier
+demand   the outputs of all checkpoints. Each is fetched right before its first use
+
+Where a copy overlaps with computing is decided by the device, and modelled by
+``timing.timeline``: a copy waits for the runs before it, and a run for the copies of
+its tensors.
 
 Two convolutions; no backward reads the output of the second:
 
@@ -21,7 +25,7 @@ Two convolutions; no backward reads the output of the second:
 ...     Run("loss", "backward", (Launch("", (dz,), (z,)),)),
 ...     Run("conv2", "backward", (Launch("", (dy,), (x, dz)),)),
 ... ))
->>> print(offload(plan, "ahead"))
+>>> print(offload(plan, "offload"))
 forward   conv1  -> x
 offload   x
 forward   conv2  x -> y
@@ -32,77 +36,81 @@ backward  conv2  x dz -> dy
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
 
 from snref.plans import Offload, Plan, Prefetch, Run, Step, Tensor, only_runs
-from snref.support.units import one_of
-
-When: TypeAlias = Literal["ahead", "demand"]
+from snref.scheduler.options import Transfers
 
 
-def offload(plan: Plan, when: When = "ahead") -> Plan:
-    """Insert the copies of what leaves for the host and comes back."""
-    one_of("when", when, get_args(When))
+def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
+    """Insert the copies to the host and back of one kind of eager transfers.
+
+    transfers  "offload" or "demand"; under "none" and "cache" nothing is inserted
+    ahead      by how many convolutions a prefetch is early; the paper's is one
+    """
+    if transfers not in ("offload", "demand"):
+        return plan
     runs = only_runs(plan, "offloading")
-    turn = _end_of_forward(runs)
-    last_use = {t: i for i in range(turn) for t in runs[i].working_set}
-    first_need: dict[Tensor, int] = {}
-    for i in range(turn, len(runs)):
+    backward_start = _backward_start(runs)
+    last_forward_use = {
+        tensor: i for i in range(backward_start) for tensor in runs[i].working_set
+    }
+    first_backward_use: dict[Tensor, int] = {}
+    for i in range(backward_start, len(runs)):
         for tensor in runs[i].reads:
-            first_need.setdefault(tensor, i)
+            first_backward_use.setdefault(tensor, i)
 
-    leaving: dict[Run, tuple[Tensor, ...]] = {}
-    for run in runs[:turn]:
-        if run.offload if when == "ahead" else run.checkpoint:
-            leaving[run] = tuple(
+    outputs: dict[Run, list[Tensor]] = {}  # what is copied to the host after which run
+    for run in runs[:backward_start]:
+        if run.offload if transfers == "offload" else run.checkpoint:
+            outputs[run] = [
                 tensor
                 for tensor in run.writes
-                if tensor.scheduled and first_need.get(tensor, 0) > last_use[tensor] + 1
-            )
-    if when == "demand":
-        returns = {t: first_need[t] for tensors in leaving.values() for t in tensors}
-    else:
-        returns = _one_ahead(runs, turn, leaving, first_need)
+                if tensor.scheduled
+                and first_backward_use.get(tensor, 0) > last_forward_use[tensor] + 1
+            ]
+    prefetches: dict[int, list[Tensor]] = {}  # before which run, by its number
+    starts: dict[Run, int] = {}
+    if transfers == "offload":
+        outputs = dict(reversed(outputs.items()))  # prefetch the last output first
+        starts = _backward_starts(runs, list(outputs), backward_start, ahead)
+    for run, tensors in outputs.items():
+        for tensor in tensors:
+            first_use = first_backward_use[tensor]
+            number = min(first_use, starts.get(run, first_use))
+            prefetches.setdefault(number, []).append(tensor)
 
-    arriving: dict[int, list[Tensor]] = {}
-    for tensor, place in returns.items():
-        arriving.setdefault(place, []).append(tensor)
     steps: list[Step] = []
-    for place, run in enumerate(runs):
-        steps += map(Prefetch, arriving.get(place, ()))
+    for number, run in enumerate(runs):
+        steps += map(Prefetch, prefetches.get(number, ()))
         steps.append(run)
-        if place < turn:
-            steps += map(Offload, leaving.get(run, ()))
-    return Plan(tuple(steps), (*plan.history, f"offload {when}"))
+        if number < backward_start:
+            steps += map(Offload, outputs.get(run, ()))
+    return Plan(tuple(steps))
 
 
-def _one_ahead(
-    runs: Sequence[Run],
-    turn: int,
-    leaving: dict[Run, tuple[Tensor, ...]],
-    first_need: dict[Tensor, int],
-) -> dict[Tensor, int]:
-    """Before which run each tensor returns: one convolution ahead."""
-    begins: dict[str, int] = {}  # where a layer's backward starts: at its first re-run
-    start = turn
-    for i in range(turn, len(runs)):
-        if runs[i].phase == "backward":
-            begins[runs[i].layer] = start
-            start = i + 1
-    returns: dict[Tensor, int] = {}
-    trigger = turn  # of the last convolution: the first backward step
-    for run in reversed(leaving):
-        for tensor in leaving[run]:
-            returns[tensor] = min(trigger, first_need[tensor])
-        trigger = begins.get(run.layer, trigger)
-    return returns
+def _backward_starts(
+    runs: Sequence[Run], layers: Sequence[Run], backward_start: int, ahead: int
+) -> dict[Run, int]:
+    """Return when to prefetch each layer's output: the number of the run with which
+    the backward of the layer ``ahead`` places before it in this list begins. That is
+    the first re-run for it; the first layers begin with the backward pass.
+    """
+    begins: dict[str, int] = {}
+    start = backward_start
+    for number in range(backward_start, len(runs)):
+        if runs[number].phase == "backward":
+            begins[runs[number].layer] = start
+            start = number + 1
+    early = [backward_start] * ahead
+    early += [begins.get(run.layer, backward_start) for run in layers]
+    return dict(zip(layers, early, strict=False))
 
 
-def _end_of_forward(runs: Sequence[Run]) -> int:
-    """Where backward begins, with the re-runs made for its first run."""
+def _backward_start(runs: Sequence[Run]) -> int:
+    """Return the number of the first backward run, or of the first re-run for it."""
     seen: set[str] = set()
-    for i, run in enumerate(runs):
+    for number, run in enumerate(runs):
         if run.phase != "forward" or run.layer in seen:
-            return i
+            return number
         seen.add(run.layer)
     return len(runs)

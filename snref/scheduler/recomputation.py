@@ -1,18 +1,21 @@
-"""Cost-aware recomputation (SuperNeurons, section 3.4): forget what is cheap.
+"""Cost-aware recomputation (SuperNeurons, section 3.4): drop what is cheap to compute.
 
 Convolutions and the like are checkpoints: their outputs are kept. The cheap layers
-between two checkpoints, a segment, drop their outputs after the last forward use;
-backward runs them forward again. The pass only inserts those runs. Each defines its
-output a second time, so liveness frees the first value where it should.
+between two checkpoints are a segment. Their outputs are dropped after the last forward
+use, and backward runs them forward again. This pass only inserts those runs. Each
+defines its output a second time, so liveness frees the first value.
 
-Three strategies:
+speed-centric    the first backward run that needs a tensor of a segment re-runs the
+                 whole segment; its tensors stay for the segment's other backward runs
+memory-centric   each backward run rebuilds only what it reads; what the next backward
+                 run reads, too, is kept, the rest is dropped at once
+cost-aware       speed-centric for a segment that, rebuilt as a whole, needs at most as
+                 many bytes as the largest backward run (``layer_peak``, the paper's
+                 max(l_i)); memory-centric for all others
 
-speed-centric    the first backward that misses a tensor of a segment runs the whole
-                 segment; its tensors stay for the segment's other backwards
-memory-centric   each backward rebuilds only what it reads; what the next backward
-                 reads, too, is kept, the rest is dropped at once
-cost-aware       speed-centric where the segment, rebuilt as a whole, fits under the
-                 largest working set of the net; memory-centric where it does not
+Under the tensor cache, re-runs and evictions are combined: this pass comes first, and
+the cache may evict what a re-run rebuilt. A re-run that this makes useless is removed
+(``cache_refinements``).
 
 A convolution (a checkpoint) and a ReLU that a second convolution reads:
 
@@ -34,123 +37,126 @@ backward  conv2  y dz -> dy
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
 
 from snref.plans import Plan, Run, Step, Tensor, layer_peak, only_runs
-from snref.support.units import one_of
-
-Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
+from snref.scheduler.options import Strategy
 
 
-def recompute(plan: Plan, strategy: Strategy) -> Plan:
-    """Insert the forward runs that backward needs again.
+def recompute(plan: Plan, strategy: Strategy | None) -> Plan:
+    """Insert the forward runs that backward needs again; none if strategy is None.
 
-    Extra runs: at most one a layer if speed-centric; quadratic in a segment's length,
-    in the worst case, if memory-centric.
+    The number of inserted runs is at most one a layer if speed-centric, and in the
+    worst case quadratic in a segment's length if memory-centric.
     """
-    one_of("strategy", strategy, get_args(Strategy))
+    if strategy is None:
+        return plan
     runs = only_runs(plan, "recomputation")
     if len({(run.layer, run.phase) for run in runs}) < len(runs):
         raise TypeError("the plan recomputes already")
     segments = _segments(plan)
-    limit = layer_peak(plan)
-    fast = {
-        segment: strategy == "speed-centric"
-        or (strategy == "cost-aware" and segment.cost <= limit)
+    threshold = layer_peak(plan)
+    as_a_whole = {
+        segment
         for segment in segments.values()
+        if strategy == "speed-centric"
+        or (strategy == "cost-aware" and segment.cost <= threshold)
     }
-    rebuilt: set[Tensor] = set()  # values that are there, rebuilt
-    done: set[_Segment] = set()  # fast segments that have been run again
+    rebuilt: set[Tensor] = set()  # and kept, for the next backward run
+    done: set[_Segment] = set()  # rebuilt as a whole
+    next_reads = {
+        run: following.reads
+        for run, following in pairwise(run for run in runs if run.phase == "backward")
+    }
     steps: list[Step] = []
-    backwards = [run for run in runs if run.phase == "backward"]
-    following = dict(pairwise(backwards))
     for run in runs:
         if run.phase == "backward":
-            for segment, wanted in _by_segment(run, segments).items():
-                if not fast[segment]:
-                    steps += segment.runs_for(wanted, rebuilt)
-                    rebuilt.update(wanted)
+            for segment, needed in _by_segment(run, segments).items():
+                if segment not in as_a_whole:
+                    steps += segment.runs_for(needed, rebuilt)
+                    rebuilt.update(needed)
                 elif segment not in done:
-                    steps += segment.runs_for(segment.wanted, set())
+                    steps += segment.runs_for(segment.needed)
                     done.add(segment)
-            after = following.get(run)
-            rebuilt.intersection_update(after.reads if after else ())
+            rebuilt.intersection_update(next_reads.get(run, ()))
         steps.append(run)
-    return Plan(tuple(steps), (*plan.history, strategy))
+    return Plan(tuple(steps))
 
 
 class _Segment:
-    """The cheap layers after one checkpoint, up to the next checkpoints."""
+    """The cheap layers after one checkpoint, up to the next checkpoints.
+
+    runs    each output -> the run that computes it, in forward order
+    needed  the outputs that backward reads
+    cost    bytes of the segment rebuilt as a whole
+    """
 
     def __init__(self) -> None:
-        self.runs: dict[Tensor, Run] = {}  # who computes each tensor, in forward order
-        self.wanted: tuple[Tensor, ...] = ()  # what backward reads of them
+        self.runs: dict[Tensor, Run] = {}
+        self.needed: list[Tensor] = []
         self.cost = 0
 
-    def runs_for(self, wanted: Iterable[Tensor], there: set[Tensor]) -> list[Run]:
-        """The runs that rebuild these tensors from the checkpoint, in forward order."""
-        missing, needed = list(wanted), set[Run]()
+    def runs_for(
+        self, tensors: Iterable[Tensor], available: Iterable[Tensor] = ()
+    ) -> list[Run]:
+        """Return the runs that rebuild these tensors, in forward order.
+
+        They begin at the checkpoint, or at tensors that are available.
+        """
+        missing, found = list(tensors), set[Run]()
         while missing:
             tensor = missing.pop()
-            if tensor in self.runs and tensor not in there:
+            if tensor in self.runs and tensor not in available:
                 run = self.runs[tensor]
-                if run not in needed:
-                    needed.add(run)
+                if run not in found:
+                    found.add(run)
                     missing += run.reads
-        return [run for run in dict.fromkeys(self.runs.values()) if run in needed]
+        return [run for run in dict.fromkeys(self.runs.values()) if run in found]
 
 
 def _segments(plan: Plan) -> dict[Tensor, _Segment]:
-    """Each cheap layer's output -> the segment it belongs to."""
+    """Return the segment of each cheap layer's output."""
     segments: dict[Tensor, _Segment] = {}
-    of_checkpoint: dict[Tensor, _Segment] = {}
-    wanted: dict[Tensor, None] = {}
+    by_checkpoint: dict[Tensor, _Segment] = {}
     backward: dict[str, Run] = {}
     for run in plan.runs():
-        if run.phase == "forward" and not run.checkpoint:
-            sources = [tensor for tensor in run.reads if not _is_parameter(tensor)]
+        if run.phase == "backward":
+            backward[run.layer] = run
+        elif run.phase == "forward" and not run.checkpoint:
+            source = next(t for t in run.reads if t.kind not in ("parameter", "state"))
+            segment = segments.get(source) or by_checkpoint.setdefault(
+                source, _Segment()
+            )
             for tensor in run.writes:
                 if tensor.scheduled:
-                    source = sources[0]
-                    segment = segments.get(source) or of_checkpoint.setdefault(
-                        source, _Segment()
-                    )
                     segment.runs[tensor] = run
                     segments[tensor] = segment
-        elif run.phase == "backward":
-            backward[run.layer] = run
-            wanted.update(dict.fromkeys(run.reads))
-    for checkpoint, segment in of_checkpoint.items():
-        segment.wanted = tuple(tensor for tensor in segment.runs if tensor in wanted)
-        again = segment.runs_for(segment.wanted, set())
-        if again:
-            segment.cost = _cost(checkpoint, again, backward)
+    needed = {tensor for run in backward.values() for tensor in run.reads}
+    for checkpoint, segment in by_checkpoint.items():
+        segment.needed = [tensor for tensor in segment.runs if tensor in needed]
+        segment.cost = _cost(checkpoint, segment, backward)
     return segments
 
 
 def _by_segment(
     run: Run, segments: dict[Tensor, _Segment]
 ) -> dict[_Segment, list[Tensor]]:
-    """What a run reads of each segment."""
-    wanted: dict[_Segment, list[Tensor]] = {}
+    """Return what a run reads of each segment."""
+    needed: dict[_Segment, list[Tensor]] = {}
     for tensor in run.reads:
         if tensor in segments:
-            wanted.setdefault(segments[tensor], []).append(tensor)
-    return wanted
+            needed.setdefault(segments[tensor], []).append(tensor)
+    return needed
 
 
-def _cost(checkpoint: Tensor, again: list[Run], backward: dict[str, Run]) -> int:
-    """Bytes of a segment rebuilt as a whole: the checkpoint's output, all rebuilt
-    outputs, and the gradients of its last layer's backward.
+def _cost(checkpoint: Tensor, segment: _Segment, backward: dict[str, Run]) -> int:
+    """Return the bytes of a segment that is rebuilt as a whole.
+
+    They are the checkpoint's output, all rebuilt outputs, and the gradients of the
+    last rebuilt layer's backward.
     """
-    tensors = {checkpoint: None} if checkpoint.scheduled else {}
-    for run in again:
-        tensors |= dict.fromkeys(t for t in run.writes if t.scheduled)
-    last = backward.get(again[-1].layer)
-    if last is not None:
-        tensors |= dict.fromkeys(t for t in last.working_set if t.kind == "gradient")
-    return sum(tensor.nbytes for tensor in tensors)
-
-
-def _is_parameter(tensor: Tensor) -> bool:
-    return tensor.kind in ("parameter", "state")
+    runs = segment.runs_for(segment.needed)
+    tensors = {checkpoint, *(tensor for run in runs for tensor in run.writes)}
+    if runs and runs[-1].layer in backward:
+        touched = backward[runs[-1].layer].working_set
+        tensors |= {tensor for tensor in touched if tensor.kind == "gradient"}
+    return sum(tensor.nbytes for tensor in tensors if tensor.scheduled)

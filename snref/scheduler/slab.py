@@ -6,9 +6,11 @@ and a hash table of what is allocated. No memory is touched here, only numbers.
 """
 
 from bisect import bisect
-from typing import Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
 
-Fit: TypeAlias = Literal["first", "best", "last"]
+Fit: TypeAlias = Literal["first", "last"]
+Hole: TypeAlias = tuple[int, int]  # from an offset, up to another
 
 ENDLESS = 1 << 100  # bytes: the slab of a pool that is asked what it would need
 
@@ -16,8 +18,8 @@ ENDLESS = 1 << 100  # bytes: the slab of a pool that is asked what it would need
 class Pool:
     """First-fit addresses in a slab, in whole blocks.
 
-    slab   bytes of device memory there are; None: as many as it takes
-    block  bytes, the granule: every size is rounded up to it. 1 KiB in the paper
+    slab   bytes of device memory; None for as many as it takes
+    block  every size is rounded up to a multiple of this; 1 KiB in the paper
 
     >>> pool = Pool(slab=4096)
     >>> pool.allocate(1000), pool.allocate(2048), pool.allocate(1025)
@@ -35,76 +37,47 @@ class Pool:
         self.slab = slab
         self.in_use = 0  # bytes, in whole blocks
         self.extent = 0  # bytes: the highest address ever in use
-        self._starts = [0] if size else []  # of the holes, in address order
-        self._sizes = [size] if size else []
+        self._holes: list[Hole] = [(0, size)] if size else []  # in address order
         self._allocated: dict[int, int] = {}  # offset -> size
 
     @property
     def largest_hole(self) -> int:
         """Bytes of the largest allocation that would succeed now."""
-        return max(self._sizes, default=0)
+        return max((end - start for start, end in self._holes), default=0)
 
     def allocate(self, nbytes: int, fit: Fit = "first") -> int | None:
-        """The offset of a new allocation, or None where no hole is large enough.
+        """Allocate bytes and return their offset; None if no hole is large enough.
 
-        fit  "first": the lowest address that fits, as in the paper; "best": the
-             smallest hole that fits, the lowest of these; "last": the highest address
-             that fits, which needs a slab with an end
+        fit  "first": the lowest address that fits, as in the paper; "last": the
+             highest, which needs a slab with an end
 
         Raises ValueError for a number of bytes below 0.
         """
-        if nbytes < 0:
-            raise ValueError(f"an allocation of {nbytes} bytes: must be >= 0")
         if fit == "last" and self.slab is None:
             raise ValueError("fit 'last' needs a slab with an end")
-        size = max(1, -(-nbytes // self.block)) * self.block
-        hole = self._find(size, fit)
-        if hole is None:
-            return None
-        self._sizes[hole] -= size
-        offset = self._starts[hole]
-        if fit == "last":
-            offset += self._sizes[hole]
-        else:
-            self._starts[hole] += size
-        if not self._sizes[hole]:
-            del self._starts[hole], self._sizes[hole]
-        self._allocated[offset] = size
-        self.in_use += size
-        self.extent = max(self.extent, offset + size)
-        return offset
-
-    def _find(self, size: int, fit: Fit) -> int | None:
-        """The index of the hole to use. Linear in the holes, which are few."""
-        if fit == "best":
-            fitting = [s for s in self._sizes if s >= size]
-            return self._sizes.index(min(fitting)) if fitting else None
-        if fit == "last":
-            for hole in range(len(self._sizes) - 1, -1, -1):
-                if self._sizes[hole] >= size:
-                    return hole
-            return None
-        for hole, room in enumerate(self._sizes):
-            if room >= size:
-                return hole
+        size = self._rounded(nbytes)
+        holes = self._holes if fit == "first" else reversed(self._holes)
+        for start, end in holes:  # few: linear is fast enough
+            if end - start >= size:
+                offset = start if fit == "first" else end - size
+                self.take(offset, size)
+                return offset
         return None
 
     def take(self, offset: int, nbytes: int) -> bool:
-        """Allocate at this offset; False, and no change, if not all of it is a hole.
+        """Allocate at this offset. False, and no change, if not all of it is a hole.
 
         Raises ValueError if the offset is not a multiple of the block.
         """
         if offset % self.block:
             raise ValueError(f"offset {offset}: must be a multiple of {self.block}")
-        size = max(1, -(-nbytes // self.block)) * self.block
-        hole = bisect(self._starts, offset) - 1
-        start = self._starts[hole] if hole >= 0 else offset + 1
-        end = start + self._sizes[hole] if hole >= 0 else offset
-        if not start <= offset or offset + size > end:
+        size = self._rounded(nbytes)
+        index = bisect(self._holes, (offset, ENDLESS)) - 1  # begins there or before
+        start, end = self._holes[index] if index >= 0 else (0, 0)
+        if offset + size > end:
             return False
-        pieces = [(start, offset - start), (offset + size, end - offset - size)]
-        self._starts[hole : hole + 1] = [at for at, rest in pieces if rest]
-        self._sizes[hole : hole + 1] = [rest for _, rest in pieces if rest]
+        rest = (start, offset), (offset + size, end)
+        self._holes[index : index + 1] = [(a, b) for a, b in rest if a < b]
         self._allocated[offset] = size
         self.in_use += size
         self.extent = max(self.extent, offset + size)
@@ -115,19 +88,50 @@ class Pool:
 
         Raises ValueError if nothing is allocated at this offset.
         """
-        size = self._allocated.pop(offset, None)
-        if size is None:
+        if offset not in self._allocated:
             raise ValueError(f"nothing is allocated at offset {offset}")
+        size = self._allocated.pop(offset)
         self.in_use -= size
-        starts, sizes = self._starts, self._sizes
-        after = bisect(starts, offset)
-        before = after - 1
-        if after < len(starts) and starts[after] == offset + size:
-            starts[after] = offset
-            sizes[after] += size
+        start, end, holes = offset, offset + size, self._holes
+        index = bisect(holes, (offset,))
+        if index < len(holes) and holes[index][0] == end:
+            end = holes.pop(index)[1]
+        if index > 0 and holes[index - 1][1] == start:
+            index -= 1
+            start = holes.pop(index)[0]
+        holes.insert(index, (start, end))
+
+    def _rounded(self, nbytes: int) -> int:
+        """Bytes in whole blocks, at least one."""
+        if nbytes < 0:
+            raise ValueError(f"an allocation of {nbytes} bytes: must be >= 0")
+        return max(1, -(-nbytes // self.block)) * self.block
+
+
+class Event(NamedTuple):
+    """An allocation begins or ends; its number, among all of a plan."""
+
+    allocation: int
+    begins: bool
+
+
+def first_fit(pool: Pool, sizes: list[int], events: Iterable[Event]) -> list[int]:
+    """Return the offset of every allocation, as the pool gives them event by event.
+
+    sizes   bytes of every allocation
+    events  in order of time; the pool has no end
+
+    >>> a, b, c = range(3)
+    >>> events = [Event(a, True), Event(b, True), Event(a, False), Event(c, True)]
+    >>> first_fit(Pool(None), [1024, 1024, 2048], events)
+    [0, 1024, 2048]
+    """
+    offsets = [0] * len(sizes)
+    for allocation, begins in events:
+        if begins:
+            offset = pool.allocate(sizes[allocation])
+            assert offset is not None
+            offsets[allocation] = offset
         else:
-            starts.insert(after, offset)
-            sizes.insert(after, size)
-        if before >= 0 and starts[before] + sizes[before] == offset:
-            sizes[before] += sizes[after]
-            del starts[after], sizes[after]
+            pool.free(offsets[allocation])
+    return offsets

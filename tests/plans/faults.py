@@ -31,7 +31,7 @@ def mutant(plan: Plan, removed: int | None, place: int = 0, *added: Step) -> Pla
     kept = [(i, step) for i, step in enumerate(plan.steps) if i != removed]
     before = [step for i, step in kept if i < place]
     after = [step for i, step in kept if i >= place]
-    return Plan((*before, *added, *after), plan.history)
+    return Plan((*before, *added, *after))
 
 
 def without(plan: Plan, kind: type[Step]) -> Mutants:

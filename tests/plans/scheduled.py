@@ -36,7 +36,7 @@ def with_workspaces(route: Plan) -> tuple[Plan, Costs]:
                 for algorithm, time in zip(menu, (2.0, 1.0), strict=True):
                     seconds[run.layer, choice.part, algorithm.name] = time
         steps.append(replace(run, work=tuple(work)))
-    return Plan(tuple(steps), route.history), Costs("test", {}, seconds, 1e9, 1e9)
+    return Plan(tuple(steps)), Costs("test", {}, seconds, 1e9, 1e9)
 
 
 def cached(route: Plan, share: float, costs: Costs | None = None) -> Plan:

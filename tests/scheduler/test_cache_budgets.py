@@ -1,26 +1,16 @@
 """The tensor cache at many budgets, its traffic beside that of a byte-counting LRU."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
 
 from snref import nets
 from snref.net import Net, route
-from snref.plans import (
-    Offload,
-    Plan,
-    Prefetch,
-    Run,
-    Tensor,
-    extent,
-    lower_bound,
-    memory,
-)
+from snref.plans import extent, lower_bound, memory
 from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.in_place import overwrite
-from snref.scheduler.liveness import last_uses
 from snref.scheduler.recomputation import recompute
+from tests.scheduler.caches import byte_counting_lru, bytes_copied
 
 MIB = 2**20
 NETS = {
@@ -40,44 +30,8 @@ NETS = {
 }
 
 
-def byte_counting_lru(plan: Plan, capacity: int) -> int:
-    """Bytes that a cache moves which counts bytes and knows no addresses."""
-    there: OrderedDict[Tensor, None] = OrderedDict()
-    clean: set[Tensor] = set()
-    used = moved = 0
-    for run, dying in zip(plan.steps, last_uses(plan), strict=True):
-        assert isinstance(run, Run)
-        for tensor in run.working_set:
-            if tensor in there:
-                there.move_to_end(tensor)
-        for tensor in run.working_set:
-            if tensor in there:
-                continue
-            while used + tensor.aligned_bytes > capacity:
-                victim = next(t for t in there if t not in run.working_set)
-                del there[victim]
-                used -= victim.aligned_bytes
-                if victim not in clean:
-                    clean.add(victim)
-                    moved += victim.nbytes
-            there[tensor] = None
-            used += tensor.aligned_bytes
-            if tensor in run.reads:
-                moved += tensor.nbytes
-        for tensor in dying:
-            del there[tensor]
-            used -= tensor.aligned_bytes
-        clean.difference_update(run.writes)
-    return moved
-
-
-def moved(plan: Plan) -> int:
-    copies = (s for s in plan.steps if isinstance(s, Offload | Prefetch))
-    return sum(copy.tensor.nbytes for copy in copies)
-
-
 def curve(net: Net, budgets: int = 20) -> Iterator[tuple[int, int, int]]:
-    """Budget, bytes moved, bytes that a byte-counting LRU would move."""
+    """Budget, bytes copied, bytes that a byte-counting LRU copies."""
     whole = route(net)
     bare = recompute(overwrite(whole, "gradients"), "cost-aware")
     free = schedule(whole, PRESETS["cache"])
@@ -90,8 +44,8 @@ def curve(net: Net, budgets: int = 20) -> Iterator[tuple[int, int, int]]:
         assert max(memory(plan)) >= highest, "less memory gave a higher peak"
         highest = max(memory(plan))
         if budget >= extent(free):
-            assert moved(plan) == 0
-        yield budget, moved(plan), byte_counting_lru(bare, budget)
+            assert bytes_copied(plan) == 0
+        yield budget, bytes_copied(plan), byte_counting_lru(bare, budget)
 
 
 @pytest.mark.slow

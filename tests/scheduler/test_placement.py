@@ -11,8 +11,8 @@ from snref.plans import ALIGNMENT, Alloc, Free, Plan, Step, Tensor, extent, memo
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all
 from snref.scheduler.offloading import offload
-from snref.scheduler.packing import meetings
-from snref.scheduler.placement import Order, _allocations, place
+from snref.scheduler.packing import overlapping
+from snref.scheduler.placement import Order, allocations, place
 from snref.scheduler.recomputation import recompute
 
 ORDERS: tuple[Order, ...] = ("arrival", "best")
@@ -129,7 +129,7 @@ def test_packing_ahead_meets_a_known_optimum_where_first_fit_does_not() -> None:
 
 def test_a_sweep_alone_packs_a_deep_chain_at_its_peak() -> None:
     """What forward makes backward frees, last first, with gradients in between: too
-    many lives meet for a search.
+    many lifetimes overlap for a search.
     """
     draw = random.Random(0)
     layers = 1500
@@ -142,8 +142,8 @@ def test_a_sweep_alone_packs_a_deep_chain_at_its_peak() -> None:
         steps += [Alloc(following), Free(gradient), Free(output)]
         gradient = following
     plan = Plan((*steps, Free(gradient)))
-    sizes, events = _allocations(plan)
-    assert meetings(sizes, events) is None
+    sizes, events = allocations(plan)
+    assert overlapping(sizes, events) is None
     assert extent(place(plan)) == max(memory(plan, workspace=True))
     assert extent(place(plan, order="arrival")) > max(memory(plan, workspace=True))
 
@@ -165,11 +165,11 @@ def plans_without_cache(net_route: Plan) -> dict[str, Plan]:
     plans = {
         "baseline": hold_all(in_place),
         "liveness": free_dead(in_place),
-        "offload": free_dead(offload(in_place)),
+        "offload": free_dead(offload(in_place, "offload")),
     }
     for strategy in ("speed-centric", "memory-centric", "cost-aware"):
         again = recompute(in_place, strategy)
-        plans[strategy] = free_dead(offload(again))
+        plans[strategy] = free_dead(offload(again, "offload"))
         plans[f"{strategy}, on demand"] = free_dead(offload(again, "demand"))
         plans[f"{strategy}, kept"] = free_dead(again)
     return plans

@@ -7,7 +7,7 @@ import pytest
 from snref.scheduler.slab import Fit, Pool
 
 
-def test_first_fit_takes_the_lowest_hole_and_best_fit_the_smallest() -> None:
+def test_first_fit_takes_the_lowest_hole_and_last_fit_the_highest() -> None:
     def with_holes() -> Pool:
         pool = Pool(slab=10 * 1024)
         offsets = [pool.allocate(blocks * 1024) for blocks in (3, 1, 1, 1, 4)]
@@ -17,7 +17,6 @@ def test_first_fit_takes_the_lowest_hole_and_best_fit_the_smallest() -> None:
         return pool
 
     assert with_holes().allocate(1024) == 0
-    assert with_holes().allocate(1024, fit="best") == 4096
     assert with_holes().allocate(1024, fit="last") == 4096
     assert with_holes().allocate(1025, fit="last") == 1024
     assert with_holes().allocate(4096) is None
@@ -85,7 +84,7 @@ def test_random_use_agrees_with_an_obvious_pool(slab: int | None, block: int) ->
         else:
             nbytes = draw.randint(1, 40_000)
             size = -(-nbytes // block) * block
-            fit: Fit = draw.choice(["first", "best"] if slab is None else FITS)
+            fit: Fit = "first" if slab is None else draw.choice(FITS)
             found = pool.allocate(nbytes, fit)
             assert found == choose(gaps(there, slab or 1 << 40), size, fit)
             if found is None:
@@ -101,7 +100,7 @@ def test_random_use_agrees_with_an_obvious_pool(slab: int | None, block: int) ->
     assert (refused > 0) == (slab is not None)
 
 
-FITS: list[Fit] = ["first", "best", "last"]
+FITS: list[Fit] = ["first", "last"]
 
 
 def gaps(there: dict[int, int], slab: int) -> list[tuple[int, int]]:
@@ -119,8 +118,6 @@ def choose(holes: list[tuple[int, int]], size: int, fit: Fit) -> int | None:
     match fit:
         case "first":
             return min(start for start, _ in fitting)
-        case "best":
-            return min(fitting, key=lambda hole: (hole[1] - hole[0], hole[0]))[0]
         case "last":
             return max(end for _, end in fitting) - size
 

@@ -93,9 +93,9 @@ def test_cost_aware_runs_no_less_than_speed_and_no_more_than_memory_centric(seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("when", ["ahead", "demand"])
-def test_what_leaves_returns_once_and_in_time(seed: int, when: str):
-    plan = offload(routed(seed), when)
+@pytest.mark.parametrize("transfers", ["offload", "demand"])
+def test_what_leaves_returns_once_and_in_time(seed: int, transfers: str):
+    plan = offload(routed(seed), transfers)
     left = [step.tensor for step in plan.steps if isinstance(step, Offload)]
     back = [step.tensor for step in plan.steps if isinstance(step, Prefetch)]
     assert len(left) == len(set(left)) == len(back)
@@ -180,7 +180,7 @@ def test_passes_leave_their_argument_as_it_was():
     plan = routed(7)
     before = str(plan)
     for strategy in ("speed-centric", "memory-centric", "cost-aware"):
-        offload(recompute(plan, strategy))
+        offload(recompute(plan, strategy), "offload")
     free_dead(plan)
     assert str(plan) == before
 
@@ -200,7 +200,7 @@ def test_a_pass_that_comes_too_late_says_so_and_drops_nothing():
         for work in (
             lambda plan: overwrite(plan, "gradients"),
             lambda plan: recompute(plan, "cost-aware"),
-            lambda plan: offload(plan, "ahead"),
+            lambda plan: offload(plan, "offload"),
         ):
             with pytest.raises(TypeError, match="comes before transfers and alloc"):
                 work(late)

@@ -113,16 +113,18 @@ def test_algorithms_are_costed_by_name_and_other_launches_by_run():
         for name in ("tiled", "direct")
     )
     conv = Choice("forward", y, (x, x), menu, menu[0])
-    run = Run("conv1", "forward", (conv, Launch("bias.forward", (y,), updates=True)))
+    bias = Launch("bias.forward", (y,), updates=True)
+    run = Run("conv1", "forward", (conv, bias))
     k40c = machine("k40c")
     model = roofline.costs(Plan((run,)), k40c)
     assert model.source == "virtual:k40c"
-    assert model.runs == {("conv1", "forward"): k40c.launch_latency}
+    seconds = k40c.seconds("other", 0, bias.bytes_accessed)
+    assert model.runs == {("conv1", "forward"): seconds}
     assert model.algorithms["conv1", "forward", "direct"] == k40c.seconds(
         "direct", 10**12, 0
     )
     tiled = model.algorithms["conv1", "forward", "tiled"]
-    assert model.seconds(run) == tiled + k40c.launch_latency
+    assert model.seconds(run) == tiled + seconds
 
 
 def test_what_does_many_operations_a_byte_is_costed_as_a_matrix_product():
