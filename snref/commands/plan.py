@@ -10,7 +10,7 @@ from snref.commands.tables import Table, put
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.scheduler import PRESETS, Options
-from snref.scheduler.recomputation import Strategy
+from snref.scheduler.options import Strategy
 from snref.support.garbage import no_garbage_collection
 
 STRATEGIES = {
