@@ -1,0 +1,25 @@
+"""A figure: the peak of AlexNet under every preset, batch 200."""
+
+from matplotlib.figure import Figure
+
+import snref
+from figures.claims import Claim
+
+
+def measure():
+    net = snref.nets.alexnet(batch=200)
+    plans = {preset: snref.plan(net, preset=preset) for preset in snref.PRESETS}
+    return [{"preset": p, "mib": plans[p].peak_bytes / 2**20} for p in plans]
+
+
+def draw(rows):
+    figure = Figure()
+    axes = figure.subplots()
+    axes.barh([row["preset"] for row in rows], [row["mib"] for row in rows])
+    axes.set_xlabel("peak, MiB")
+    return figure
+
+
+def compare(rows):
+    mib = {row["preset"]: row["mib"] for row in rows}
+    return [Claim("AlexNet, baseline, MiB", 2189.437, mib["baseline"], "exact")]
