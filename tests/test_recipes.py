@@ -11,11 +11,16 @@ import pytest
 
 import snref
 from figures.claims import table
+from snref.plans import Offload, Prefetch, Run, lower_bound
 from snref.plans.verification import verify
+from snref.scheduler.cache_refinements import refined_cache
+from snref.scheduler.in_place import overwrite
+from snref.scheduler.lru_cache import least_recently_used
+from snref.scheduler.recomputation import recompute
 from snref.timing.roofline import costs, machine
 
 RECIPES = Path(__file__).parents[1] / "tutorials" / "recipes"
-MOST_LINES = {  # that are not blank
+MOST_LINES = {  # that are not blank; of clock.py and two_ahead.py, what changes
     "leaky_relu.py": 40,
     "residual.py": 20,
     "v100.toml": 10,
@@ -56,6 +61,85 @@ def test_the_table_names_every_recipe_and_every_test():
     assert all(f"`{name}`" in text for name in recipes)
     tests = [name for name in globals() if name.startswith("test_a_wrong_")]
     assert all(f"`{name}`" in text for name in tests)
+
+
+# CLOCK
+
+
+def test_the_change_of_a_pass_is_at_most_five_lines():
+    text = (RECIPES / "clock.py").read_text(encoding="utf-8")
+    change = text.split("\n\n\n")[1]
+    assert change.startswith("def clock(") and len(change.splitlines()) <= 5
+    text = (RECIPES / "two_ahead.py").read_text(encoding="utf-8")
+    assert text.count("ahead=2") == 1  # an argument of the pass
+
+
+def cached(victim, share=1.1):
+    """AlexNet in a cache a little larger than its largest working set, verified."""
+    route = snref.route(snref.nets.alexnet(batch=200))
+    plan = recompute(overwrite(route, "gradients"), "cost-aware")
+    slab = int(share * lower_bound(plan)) // 256 * 256
+    made = refined_cache(plan, slab, victim=victim)
+    verify(made, route, slab=slab)
+    return made
+
+
+def test_clock_plans_and_evicts_other_tensors_than_least_recently_used(recipe):
+    clock = recipe("clock")
+    net = snref.nets.alexnet(batch=200)
+    planned = snref.plan(net, policy=clock.policy, memory="1.7GiB")
+    assert any(isinstance(step, Offload) for step in planned.plan.steps)
+    assert str(cached(clock.clock, 1)) != str(cached(least_recently_used, 1))
+
+
+def test_a_wrong_clock_that_evicts_what_is_locked_is_refused(recipe):
+    wrong = recipe("clock", " if t not in locked", "")
+    with pytest.raises(ValueError, match=r"victim \S+ is locked, or not on the device"):
+        cached(wrong.clock)
+
+
+# Two ahead
+
+
+def test_two_ahead_prefetches_no_later_and_mostly_earlier(recipe):
+    def distances(plan):
+        """By tensor, the runs between its prefetch and the first that reads it."""
+        found, waiting = {}, {}
+        for number, step in enumerate(plan.steps):
+            if isinstance(step, Prefetch):
+                waiting[step.tensor.name] = number
+            elif isinstance(step, Run):
+                for tensor in step.reads:
+                    if tensor.name in waiting:
+                        start = waiting.pop(tensor.name)
+                        between = plan.steps[start:number]
+                        found[tensor.name] = sum(isinstance(s, Run) for s in between)
+        return found
+
+    net = snref.nets.alexnet(batch=200)
+    one = distances(snref.plan(net, preset="superneurons").plan)
+    two = distances(snref.plan(net, policy=recipe("two_ahead").policy).plan)
+    assert one.keys() == two.keys() and len(one) == 5
+    assert all(two[name] >= one[name] for name in one)
+    assert sum(two[name] > one[name] for name in one) >= 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ahead=2", "ahead=-2", "ahead -2: must be >= 0"),
+        ('"offload"', '"two ahead"', "transfers 'two ahead': .*'offload', 'demand'"),
+        (
+            'return offload(plan, "offload", ahead=2)',
+            'return recompute(offload(plan, "offload", ahead=2), "cost-aware")',
+            "comes before transfers and allocation",
+        ),
+    ],
+)
+def test_a_wrong_two_ahead_is_refused(recipe, old, new, message):
+    wrong = recipe("two_ahead", old, new)
+    with pytest.raises(ValueError, match=message):
+        snref.plan(snref.nets.alexnet(8), policy=wrong.policy)
 
 
 # A layer

@@ -142,7 +142,7 @@ class _RefinedCache(TensorCache):
         stay = set(run.working_set)
         victims: list[Tensor] = []
         while (offsets := self.find_holes(missing)) is None:
-            victim = self.victim(self, stay)
+            victim = self.choose_victim(stay)
             if victim is None:
                 own = (tensor for tensor in self.used if tensor not in victims)
                 victim = min(own, key=lambda tensor: tensor.aligned_bytes)

@@ -164,12 +164,19 @@ class TensorCache:
         """Allocate tensors of a run; while that fails, evict one that is not locked."""
         for tensor in missing:
             while (offset := self.pool.allocate(tensor.aligned_bytes)) is None:
-                victim = self.victim(self, run.working_set)
+                victim = self.choose_victim(run.working_set)
                 if victim is None:
                     raise self.everything_is_locked(run)
                 self.pool.free(self.offsets[victim])
                 self.evict(victim)
             self.insert(tensor, offset)
+
+    def choose_victim(self, locked: Container[Tensor]) -> Tensor | None:
+        """Ask for a tensor to evict. Raises ValueError for one that must stay."""
+        victim = self.victim(self, locked)
+        if victim is not None and (victim in locked or victim not in self.offsets):
+            raise ValueError(f"victim {victim.name} is locked, or not on the device")
+        return victim
 
     def insert(self, tensor: Tensor, offset: int) -> None:
         """Allocate a tensor at an offset that the pool gave. It is used at once."""

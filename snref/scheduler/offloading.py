@@ -36,9 +36,11 @@ backward  conv2  x dz -> dy
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 from snref.plans import Offload, Plan, Prefetch, Run, Step, Tensor, only_runs
 from snref.scheduler.options import Transfers
+from snref.support.units import one_of
 
 
 def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
@@ -47,6 +49,9 @@ def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
     transfers  "offload" or "demand"; under "none" and "cache" nothing is inserted
     ahead      by how many convolutions a prefetch is early; the paper's is one
     """
+    one_of("transfers", transfers, get_args(Transfers))
+    if ahead < 0:
+        raise ValueError(f"ahead {ahead}: must be >= 0 convolutions")
     if transfers not in ("offload", "demand"):
         return plan
     runs = only_runs(plan, "offloading")

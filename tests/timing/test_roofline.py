@@ -89,9 +89,7 @@ def test_a_wrong_file_is_refused_by_name(tmp_path, old, new, message):
 
 
 def test_an_unknown_machine_is_refused_with_the_names_there_are():
-    with pytest.raises(
-        ValueError, match=r"no machine 'k80': a100, h200, k40c, .*\.toml"
-    ):
+    with pytest.raises(ValueError, match=r"no machine 'k80': .*k40c, .*\.toml"):
         machine("k80")
 
 
