@@ -1,4 +1,4 @@
-"""SuperNeurons and forward-region reuse: a reference that plans, verifies and runs.
+"""SuperNeurons (PPoPP 2018): a reference that plans, verifies and trains.
 
 Names are imported when they are used: planning needs neither NumPy nor Numba.
 
@@ -7,11 +7,11 @@ Names are imported when they are used: planning needs neither NumPy nor Numba.
 >>> for preset in "baseline", "liveness", "offload", "superneurons":
 ...     planned = snref.plan(net, preset=preset)
 ...     peak = planned.peak_bytes / 2**20
-...     print(f"{preset:12} {peak:8.3f} MiB, {planned.extra_forwards:2} forwards again")
-baseline     2189.437 MiB,  0 forwards again
-liveness     1489.355 MiB,  0 forwards again
-offload      1132.056 MiB,  0 forwards again
-superneurons  886.230 MiB, 17 forwards again
+...     print(f"{preset:12} {peak:8.3f} MiB, {planned.extra_forwards:2} recomputed")
+baseline     2189.437 MiB,  0 recomputed
+liveness     1489.355 MiB,  0 recomputed
+offload      1132.056 MiB,  0 recomputed
+superneurons  886.230 MiB, 17 recomputed
 >>> print(*str(planned.plan).splitlines()[-3:], sep="\\n")
 update    fc6
 update    fc7

@@ -1,4 +1,4 @@
-"""``snref cite``: BibTeX of snref and of the papers it implements."""
+"""``snref cite``: BibTeX of snref, of the paper it implements, and of one to come."""
 
 import argparse
 
@@ -8,8 +8,7 @@ EXAMPLE = "snref cite"
 
 ENTRIES = """\
 @software{snref,
-  title   = {snref: {SuperNeurons} and forward-region reuse, a reference in {Numba}
-             {CUDA}},
+  title   = {snref: {SuperNeurons}, a reference in {Numba} {CUDA}},
   author  = {{The snref authors}},
   year    = {2026},
   version = {VERSION}
