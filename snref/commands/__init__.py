@@ -1,9 +1,9 @@
 """The command line: a verb a file, imported when it is used.
 
 A verb's file has ``EXAMPLE``, a command line that works; ``add_arguments(parser)``; and
-``run(arguments)``, which returns the exit code. What the user should know it raises as
-ValueError, OSError, OutOfMemory or InvalidPlan: ``snref/__main__.py`` prints the message
-and chooses the exit code.
+``run(arguments)``, which returns the exit code. What the user should know, it raises
+as ValueError, OSError, OutOfMemory or InvalidPlan: ``snref/__main__.py`` prints the
+message and chooses the exit code.
 """
 
 VERBS = {
