@@ -23,33 +23,38 @@ class Timeline:
 
     @property
     def stall_seconds(self) -> float:
-        """Seconds in which nothing computes, because something is being copied."""
+        """Seconds in which runs wait for copies."""
         return self.seconds - self.compute_seconds
 
 
 def simulate(plan: Plan, costs: Costs) -> Timeline:
-    """Play a plan on three clocks: kernels, copies out and copies in run side by side.
+    """Play a plan on three clocks, for runs, copies out and copies in.
 
-    A copy waits for the compute issued before it. A launch waits for the copies in of
-    the tensors it touches, and for the copies out of those it writes. The memory of a
-    freed tensor waits for its copy out: whoever is given some of it waits, too; if
-    the plan is not placed, that is the next to be given any.
+    The three overlap, except that
+
+    - a copy waits for the runs before it;
+    - a run waits for the copies in of its tensors, and for the copies out of those it
+      writes;
+    - a tensor or workspace that is allocated in the memory of a freed tensor waits for
+      the copy out of that tensor. If the plan is not placed, the next one allocated
+      waits, wherever it is.
 
     Raises ValueError if the costs lack a run of the plan.
     """
-    compute = out = into = 0.0  # when each of the three is done with what it has
+    compute = out = into = 0.0  # when each of the three ends what it was given
     compute_seconds = copy_out_seconds = copy_in_seconds = 0.0
-    ready: dict[Tensor, float] = {}  # when a tensor's memory, or copy in, is there
-    copied: dict[Tensor, float] = {}  # when the latest copy from or to it is complete
-    on_host: dict[Tensor, float] = {}  # when its copy on the host is complete
+    ready: dict[Tensor, float] = {}  # when a tensor's memory, or copy in, is complete
+    copied: dict[Tensor, float] = {}  # when the latest copy from or to it ends
+    on_host: dict[Tensor, float] = {}  # when its copy out ends
     offsets: dict[Tensor, int | None] = {}
-    leaving: deque[tuple[float, int | None, int]] = deque()  # until when, from, to
+    # Memory that is freed and still copied out: until when, from and to which address
+    leaving: deque[tuple[float, int | None, int]] = deque()
     starts, ends = [], []
     for step in plan.steps:
         start = end = compute
         match step:
             case Run():
-                for tensor in step.working_set:
+                for tensor in step.touched:
                     start = max(start, ready.pop(tensor, start))
                 for tensor in step.writes:
                     start = max(start, copied.get(tensor, start))

@@ -212,6 +212,27 @@ def test_freed_memory_waits_for_the_copy_out_only_where_it_is_given_again():
     assert line.stall_seconds == 3
 
 
+def test_a_workspace_waits_for_the_copy_out_of_the_memory_that_it_gets():
+    x, y = tensor("x"), tensor("y")
+    scratch = Tensor("conv.workspace", (KB // 4,), "workspace")
+    way = Algorithm("im2col", "taps", KB, 0, 0, lambda output, a, b, workspace: ())
+    conv = Choice("forward", y, (y, y), (way,), way, scratch)
+    run = Run("conv", "forward", (conv,))
+    steps = (
+        Alloc(x, 0),
+        compute("a", [x]),
+        Offload(x),  # from 1 to 5
+        Free(x),
+        Alloc(y, KB),
+        Alloc(scratch, 0),  # over x
+        run,
+    )
+    runs = {("a", "forward"): 1.0, ("conv", "forward"): 1.0}
+    ways = {("conv", "forward", "im2col"): 0.0}
+    line = simulate(Plan(steps), Costs("by hand", runs, ways, KB / 4, KB / 2))
+    assert line.starts[-1] == 5
+
+
 def test_in_a_plan_without_addresses_any_memory_given_next_waits():
     x, y = tensor("x"), tensor("y")
     line = play(
@@ -269,7 +290,7 @@ def by_dependency(steps):
         if isinstance(step, Alloc | Free):
             ends.append(max(waits, default=0))
             continue
-        touched = set(step.working_set) if isinstance(step, Run) else {step.tensor}
+        touched = set(step.touched) if isinstance(step, Run) else {step.tensor}
         written = set(step.writes) if isinstance(step, Run) else set()
         for k, (s, end) in enumerate(before):
             if type(s) is type(step) and not isinstance(s, Run):
