@@ -118,11 +118,11 @@ def _explained(error: BaseException) -> tuple[str, int]:
         case KeyboardInterrupt():
             return "interrupted", 1
         case OutOfMemory():
-            option = "--host-memory" if error.step == "the host" else "--memory"
+            from snref.commands.arguments import least_that_works
+
             return (
                 f"does not fit: {error.step} needs {error.needed} bytes, "
-                f"{error.available} available; "
-                f"the least {option} that works is {error.least}",
+                f"{error.available} available; {least_that_works(error)}",
                 1,
             )
         case InvalidPlan():

@@ -6,6 +6,7 @@ from typing import NoReturn, get_args
 
 from snref.layers.base import Declarations
 from snref.net import ForkMode, Net
+from snref.plans import OutOfMemory
 from snref.support.files import check_writable, complain
 from snref.support.units import parsed, shortened
 from snref.timing.costs import Costs
@@ -138,3 +139,15 @@ def add_tables(parser: argparse.ArgumentParser, of: str) -> None:
             metavar="FILE",
             help=f"write {of} as {form}; - is standard output",
         )
+
+
+def least_that_works(error: OutOfMemory) -> str:
+    """Say how much memory would do, by the name of its option."""
+    option = "--host-memory" if error.step == "the host" else "--memory"
+    said = f"the least {option} that works is {error.least}"
+    if error.host is not None and error.least != error.least_without_host_limit:
+        said = (
+            f"the least {option} found with --host-memory {error.host} is "
+            f"{error.least}, and with enough of it {error.least_without_host_limit}"
+        )
+    return said

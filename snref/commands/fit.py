@@ -170,8 +170,7 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
             yield f"  {name:44} {nbytes:>16,} {mebibytes(nbytes):>12}"
         yield f"  {_plan(asked)}"
     else:
-        option = "--host-memory" if asked.step == "the host" else "--memory"
-        yield f"the least {option} that works is {asked.least:,} ({asked.step})"
+        yield f"{shared.least_that_works(asked)} ({asked.step})"
     if isinstance(answer.trained, Fit):
         yield (
             "  without the gradient of the images, which snref train does not compute, "

@@ -131,11 +131,7 @@ def fitted(
                 host_capacity=host_memory,
             )
         except OutOfMemory as error:
-            if error.step == "the host":
-                raise
-            raise OutOfMemory(
-                error.step, error.needed + fixed, memory, error.least + fixed
-            ) from None
+            raise error.beside(fixed, memory) from None
     return Fit(net, plan, options, there, costs)
 
 

@@ -82,11 +82,7 @@ def plan(
                 overrides,
             )
         except OutOfMemory as error:
-            if error.step == "the host":
-                raise
-            raise OutOfMemory(
-                error.step, error.needed + fixed, limit or 0, error.least + fixed
-            ) from None
+            raise error.beside(fixed, limit or 0) from None
     seconds = time.perf_counter() - start
     return PlannedNet(net, whole, made, options, name, limit, costs, machine, seconds)
 

@@ -13,16 +13,18 @@ below a lower rung. To build a ladder takes as long as some twenty plans, of a v
 net ten.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypedDict, Unpack, get_args
 
 from snref.plans import (
+    ALIGNMENT,
     OutOfMemory,
     Plan,
     aligned,
     extent,
+    host_memory,
     lower_bound,
     memory,
     peak_run,
@@ -67,6 +69,11 @@ def least_time(
     Raises OutOfMemory if nothing fits.
     """
     rungs = ladder(route, costs, capacity, **given)
+    if not rungs and given.get("host_capacity") is not None:
+        # The larger the slab, the less is copied to the host: let the cache use all.
+        plans = _fitting(route, _caches(route, given, capacity))
+        found = [_rung(options, plan, costs) for options, plan in plans]
+        rungs = sorted(found, key=lambda rung: rung.seconds)[:1]
     if not rungs:
         raise _too_little(route, capacity, given)
     best = rungs[-1]
@@ -97,12 +104,8 @@ def ladder(
         return [top]
     sizes = _slabs(route, lower_bound(simplest), top.extent)
     fitting = [size for size in sizes if size <= capacity]
-    found = []
-    for options in _candidates(route, given, fitting):
-        try:
-            found.append(_rung(options, schedule(route, options), costs))
-        except OutOfMemory:  # of the host
-            continue
+    plans = _fitting(route, _candidates(route, given, fitting))
+    found = [_rung(options, plan, costs) for options, plan in plans]
     rungs: list[Rung] = []
     for rung in sorted(found, key=lambda rung: (rung.extent, rung.seconds)):
         if rung.extent > capacity or (may_be_top and rung.peak > top.peak):
@@ -149,25 +152,62 @@ def _rung(options: Options, plan: Plan, costs: Costs) -> Rung:
     return Rung(options, plan, max(memory(plan)), extent(plan), seconds)
 
 
-def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
-    """What the plan of the smallest extent would need."""
-    held = replace(_bare(given), recompute=None, transfers="none", host_capacity=None)
-    bound = lower_bound(schedule(route, held))
-    least: Plan | None = None
-    for options in sorted(
-        _candidates(route, given, [bound]), key=lambda o: o.transfers != "cache"
-    ):
+def _fitting(
+    route: Plan, candidates: Iterable[Options]
+) -> Iterator[tuple[Options, Plan]]:
+    """Yield the plans of those options that fit their slab and the host's memory."""
+    for options in candidates:
         try:
-            plan = schedule(route, options)
-        except OutOfMemory as error:  # of the host
-            failure = error
+            yield options, schedule(route, options)
+        except OutOfMemory:
             continue
-        if least is None or extent(plan) < extent(least):
-            least = plan
-        if extent(least) <= bound:
-            break
-    if least is None:
-        return failure
-    run = peak_run(least)
-    needed = extent(least)
-    return OutOfMemory(f"{run.layer} {run.phase}", needed, capacity, needed)
+
+
+def _caches(route: Plan, given: Overrides, slab: int) -> Iterator[Options]:
+    """Yield the options of a cache in this slab, with each kind of recomputation."""
+    if given.get("transfers", "cache") == "cache":
+        bare = replace(_bare(given), transfers="cache", capacity=slab, slab=slab)
+        strategies = RECOMPUTE if len(route.steps) < DEEP else FEW
+        for recompute in [given["recompute"]] if "recompute" in given else strategies:
+            yield replace(bare, recompute=recompute)
+
+
+def _too_little(route: Plan, capacity: int, given: Overrides) -> OutOfMemory:
+    """Return the error that names the least capacity for which a plan was found."""
+    host = given.get("host_capacity")
+    best = _smallest(route, {**given, "host_capacity": None})
+    assert best is not None
+    if host is not None:
+        limited = _smallest(route, given)
+        if limited is None:
+            return _too_little_host(route, host, given)
+        without, best = extent(best), limited
+    run, needed = peak_run(best), extent(best)
+    name = f"{run.layer} {run.phase}"
+    if host is None:
+        return OutOfMemory(name, needed, capacity, needed)
+    return OutOfMemory(name, needed, capacity, needed, host, without)
+
+
+def _smallest(route: Plan, given: Overrides) -> Plan | None:
+    """Return the plan of the smallest extent found; None if the host has too little."""
+    held = replace(_bare(given), recompute=None, transfers="none", host_capacity=None)
+    simplest = schedule(route, held)
+    low, high = lower_bound(simplest), extent(simplest)
+    plans = [plan for _, plan in _fitting(route, _caches(route, given, low))]
+    if not plans:
+        plans = [plan for _, plan in _fitting(route, _candidates(route, given, ()))]
+        # A larger slab needs less of the host: halve the range until it is narrow.
+        while high - low > max(ALIGNMENT, high // 1000):
+            middle = (low + high) // 2
+            found = [p for _, p in _fitting(route, _caches(route, given, middle))]
+            plans += found
+            low, high = (low, middle) if found else (middle, high)
+    return min(plans, key=extent, default=None)
+
+
+def _too_little_host(route: Plan, host: int, given: Overrides) -> OutOfMemory:
+    """Return the error for options that all copy more to the host than it has."""
+    free = _candidates(route, {**given, "host_capacity": None}, ())
+    least = min(max(host_memory(plan)) for _, plan in _fitting(route, free))
+    return OutOfMemory("the host", least, host, least)

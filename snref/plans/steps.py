@@ -131,17 +131,51 @@ class InvalidPlan(ValueError):
 
 
 class OutOfMemory(MemoryError):
-    """No plan fits: names the step, what it needs, what there is, what would do.
+    """No plan fits the memory there is.
 
-    least is the smallest capacity, in bytes, for which a plan exists.
+    step       the run that needs the most, or "the host" if the host's memory is short
+    needed     bytes that it needs
+    available  bytes that there are
+    least      the smallest number of bytes for which a plan was found
+    host       the limit of the host's memory under which ``least`` was found, if any
+    least_without_host_limit   the smallest number of bytes if the host has enough
     """
 
-    def __init__(self, step: str, needed: int, available: int, least: int) -> None:
-        super().__init__(
-            f"{step} needs {needed} bytes, {available} available; the least is {least}"
-        )
+    def __init__(
+        self,
+        step: str,
+        needed: int,
+        available: int,
+        least: int,
+        host: int | None = None,
+        least_without_host_limit: int | None = None,
+    ) -> None:
+        text = f"{step} needs {needed} bytes, {available} available; the least "
+        if host is None or least == least_without_host_limit:
+            text += f"is {least}"
+        else:
+            text += (
+                f"found with {host} bytes of the host is {least}, and with enough of "
+                f"them {least_without_host_limit}"
+            )
+        super().__init__(text)
         self.step, self.needed, self.available = step, needed, available
-        self.least = least
+        self.least, self.host = least, host
+        self.least_without_host_limit = least_without_host_limit
+
+    def beside(self, resident: int, available: int) -> "OutOfMemory":
+        """Count what is resident, too; the host has nothing resident."""
+        if self.step == "the host":
+            return self
+        without = self.least_without_host_limit
+        return OutOfMemory(
+            self.step,
+            self.needed + resident,
+            available,
+            self.least + resident,
+            self.host,
+            None if without is None else without + resident,
+        )
 
 
 def reads(step: Step) -> tuple[Tensor, ...]:

@@ -172,6 +172,49 @@ def test_host_memory_is_a_limit(net):
     assert without.host_bytes == 0
 
 
+def test_less_host_memory_is_made_up_for_by_recomputation_if_that_fits():
+    """Of all plans only the cache with a cheap segment rebuilt layer by layer fits."""
+    net = find("unet", batch=1)
+    planned = snref.plan(net, memory="1010MB", host_memory="420MB")
+    assert planned.total_bytes <= 1_010_000_000
+    assert planned.host_bytes <= 420_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "host"), [("unet", 420_000_000), ("unet", 0), ("random:3", 10_000)]
+)
+def test_an_error_names_the_least_memory_with_this_host_memory_and_with_enough(
+    name, host
+):
+    net = find(name, batch=1)
+    with pytest.raises(OutOfMemory, match=f"with {host} bytes of the host") as caught:
+        snref.plan(net, memory=1000, host_memory=host)
+    error = caught.value
+    planned = snref.plan(net, memory=error.least, host_memory=host)
+    assert planned.total_bytes <= error.least and planned.host_bytes <= host
+    without = error.least_without_host_limit
+    assert without is not None and without < error.least
+    assert snref.plan(net, memory=without).total_bytes == without
+
+
+def test_an_error_of_the_host_names_the_least_host_memory_of_all_that_is_allowed(net):
+    with pytest.raises(OutOfMemory, match="the host needs") as caught:
+        snref.plan(net, memory="4GiB", host_memory=1000, transfers="demand")
+    least = caught.value.least
+    planned = snref.plan(net, memory="4GiB", host_memory=least, transfers="demand")
+    assert planned.host_bytes == least
+
+
+def test_no_memory_at_all_is_a_limit_too():
+    net = find("lenet", batch=2)
+    for preset in PRESETS:
+        with pytest.raises(OutOfMemory):
+            snref.plan(net, preset=preset, memory=0)
+    for transfers in "offload", "demand":
+        with pytest.raises(OutOfMemory, match="the host"):
+            snref.plan(net, transfers=transfers, host_memory=0)
+
+
 # Other planners
 
 
