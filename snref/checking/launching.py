@@ -23,7 +23,7 @@ from snref.device.views import number, viewed
 from snref.kernels import find
 from snref.plans import RUN_VALUES, Launch, Tensor
 
-NAMED = dict(zip(RUN_VALUES, (2018, 3, 0.125, 0.9, 0.01), strict=True))
+NAMED = dict(zip(RUN_VALUES, (2018, 3, 0.125, 0.9, 0.01, 0.02), strict=True))
 
 
 def run(

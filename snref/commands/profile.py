@@ -30,6 +30,7 @@ VALUES = {  # of what launches name; at rate 0 repeated updates change nothing
     "learning_rate": 0.0,
     "momentum": 0.0,
     "weight_decay": 0.0,
+    "bias_decay": 0.0,
 }
 
 

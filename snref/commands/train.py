@@ -7,80 +7,121 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 
 from snref.commands import arguments as shared
 from snref.net import Net
 from snref.planning.planned import plan
+from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory
 from snref.scheduler import PRESETS
+from snref.scheduler.options import Algorithms
+from snref.support.files import complain
 from snref.timing.costs import Costs
-
-if TYPE_CHECKING:
-    from snref.training import Progress, Trained
+from snref.training import (
+    Checkpoint,
+    Decays,
+    Initialisation,
+    LaunchError,
+    NotFinite,
+    Progress,
+    Settings,
+    Trained,
+    built,
+    train,
+)
+from snref.training import checkpoint as checkpoints
 
 EXAMPLE = "snref train digits --epochs 6 --memory 600KiB --compare"
 SHARE = 0.6  # of the baseline's bytes: the budget of the bare "snref train digits"
+EPOCHS = 12
+SETTINGS = {  # by the name of the option
+    "lr": "learning_rate",
+    "lr_every": "every",
+    "lr_factor": "factor",
+    "momentum": "momentum",
+    "weight_decay": "weight_decay",
+    "decays": "decays",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser)
-    parser.add_argument(
+    # With --resume, what is not typed is as it was: so nothing has a default here.
+    parser.set_defaults(batch=None)
+    add = parser.add_argument
+    add(
         "--data",
         metavar="DATA",
         help="digits, synthetic, a folder of IDX files (MNIST, Fashion-MNIST), a .npz "
         "file; default: digits for the net digits, else synthetic",
     )
-    parser.add_argument(
+    add(
         "--epochs",
         type=shared.at_least_one,
-        default=12,
         metavar="E",
-        help="default: 12",
+        help=f"in all, with those before --resume; default: {EPOCHS}",
     )
-    parser.add_argument(
-        "--lr", type=positive, default=0.01, metavar="RATE", help="default: 0.01"
-    )
-    parser.add_argument(
+    add("--lr", type=positive, metavar="RATE", help="default: 0.01")
+    add(
         "--lr-every",
         type=whole,
-        default=8,
         metavar="E",
         help="multiply the learning rate by --lr-factor after every E epochs, 0: "
         "never; default: 8",
     )
-    parser.add_argument(
-        "--lr-factor", type=positive, default=0.1, metavar="F", help="default: 0.1"
+    add("--lr-factor", type=positive, metavar="F", help="default: 0.1")
+    add("--momentum", type=share, metavar="M", help="default: 0.9")
+    add("--weight-decay", type=share, metavar="D", help="default: 0.0005")
+    add(
+        "--decays",
+        choices=get_args(Decays),
+        help="what weight decay acts on: all (default), or weights, without biases and "
+        "without the scales and shifts of batch normalization",
     )
-    parser.add_argument(
-        "--momentum", type=share, default=0.9, metavar="M", help="default: 0.9"
+    add(
+        "--init",
+        choices=get_args(Initialisation),
+        help="how weights are drawn; he (default): normal, gain/sqrt(fan-in), where "
+        "the gain is sqrt(2) if a ReLU follows, 0.1 before the loss, else 1; xavier: "
+        "uniform, up to sqrt(6/(fan-in + fan-out)); lecun: normal, 1/sqrt(fan-in); "
+        "pytorch: uniform, up to 1/sqrt(fan-in), and biases alike",
     )
-    parser.add_argument(
-        "--weight-decay", type=share, default=5e-4, metavar="D", help="default: 0.0005"
+    add("--seed", type=whole, metavar="S", help="default: 0")
+    add(
+        "--algorithms",
+        choices=get_args(Algorithms),
+        help="of convolutions: without workspace (none); in the same order of "
+        "summation, so with the same bits (exact, the default); any (fastest)",
     )
     shared.add_memory(parser)
-    parser.add_argument("--preset", choices=list(PRESETS))
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--costs", metavar="FILE", help="measured seconds (CSV)")
-    parser.add_argument("--seed", type=whole, default=0, metavar="S")
-    parser.add_argument(
+    add("--preset", choices=list(PRESETS))
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("--costs", metavar="FILE", help="measured seconds (CSV)")
+    add(
         "--compare",
         action="store_true",
         help="train the baseline, which holds everything, too, and compare the bits",
     )
-    parser.add_argument("--save", metavar="FILE", help="write checkpoints (.npz)")
-    parser.add_argument(
+    add("--save", metavar="FILE", help="write checkpoints (.npz)")
+    add(
         "--save-every",
         type=shared.at_least_one,
         metavar="N",
         help="a checkpoint every N iterations; default: every epoch",
     )
-    parser.add_argument("--resume", metavar="FILE", help="go on from a checkpoint")
+    add(
+        "--resume",
+        metavar="FILE",
+        help="go on from a checkpoint; what is not typed is as it was; learning rate, "
+        "momentum, decay and epochs may be others",
+    )
 
 
 def positive(text: str) -> float:
@@ -114,26 +155,27 @@ def _number(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from snref.training import LaunchError, NotFinite, Settings
-
     _check(arguments)
-    net = shared.net_of(arguments).with_options(image_gradient=False)
+    saved = checkpoints.load(Path(arguments.resume)) if arguments.resume else None
+    net = built(
+        arguments.net,
+        arguments.batch,
+        arguments.input_size,
+        saved.about.input if saved else None,
+    ).with_options(arguments.declarations, arguments.fork)
+    settings, epochs = _settings(arguments, saved)
     memory, compare = arguments.memory, arguments.compare
     costs = Costs.from_csv(arguments.costs) if arguments.costs else None
     if arguments.net == "digits" and memory is None and arguments.preset is None:
-        memory = _tight(net, arguments.host_memory, costs)
+        memory = _tight(net, arguments.host_memory, costs, arguments.algorithms)
         compare = compare or not (arguments.resume or arguments.save)
     given = {
         "data": arguments.data,
-        "epochs": arguments.epochs,
-        "settings": Settings(
-            arguments.lr,
-            arguments.momentum,
-            arguments.weight_decay,
-            arguments.lr_factor,
-            arguments.lr_every,
-        ),
+        "epochs": epochs,
+        "settings": settings,
         "seed": arguments.seed,
+        "init": arguments.init,
+        "algorithms": arguments.algorithms,
         "device": arguments.device,
     }
     under_budget = {
@@ -146,46 +188,68 @@ def run(arguments: argparse.Namespace) -> int:
         "resume": arguments.resume,
         "on_plan": _show_plan,
     }
-    try:
-        trained = _train(net, given | under_budget)
-        if trained.stopped:
-            where = "; nothing is saved without --save"
-            if arguments.save:
-                where = f" and saved to {arguments.save}"
-            return _failed(
-                f"stopped after iteration {trained.position.iteration}{where}"
-            )
-        whole = None
-        if compare:
-            print("\nthe same with everything held: preset baseline, no budget\n")
+    trained = _train(net, given | under_budget)
+    code = _report(trained, arguments.save)
+    if compare and not trained.stopped:
+        print("\nthe same with everything held: preset baseline, no budget\n")
+        try:
             whole = _train(net, given | {"preset": "baseline"})
-            if whole.stopped:
-                return _failed("stopped: nothing to compare with")
-    except OutOfMemory:
-        raise
-    except (LaunchError, NotFinite, MemoryError) as error:
-        return _failed(" ".join(str(error).split()))
-    return _report(trained, whole)
+        except (LaunchError, NotFinite, MemoryError, OutOfMemory) as error:
+            return _failed(f"nothing to compare with: the baseline failed: {error}")
+        code = _compare(trained, whole) or code
+    return code
 
 
-def _tight(net: Net, host_memory: int | None, costs: Costs | None) -> int:
-    """A share of the baseline's bytes; for small batches, the least that works."""
+def _settings(
+    arguments: argparse.Namespace, saved: Checkpoint | None
+) -> tuple[Settings, int | None]:
+    """Return settings and epochs: as typed, else as saved, else the defaults.
+
+    Prints what is other than it was saved.
+    """
+    typed = {
+        name: value
+        for option, name in SETTINGS.items()
+        if (value := getattr(arguments, option)) is not None
+    }
+    if saved is None:
+        return Settings(**typed), arguments.epochs or EPOCHS
+    epochs = arguments.epochs or saved.about.epochs
+    settings = replace(saved.about.settings, **typed)
+    before = asdict(saved.about.settings) | {"epochs": saved.about.epochs}
+    for name, value in (asdict(settings) | {"epochs": epochs}).items():
+        if value != before[name]:
+            print(f"{name.replace('_', ' ')}: {before[name]} -> {value}")
+    return settings, epochs
+
+
+def _tight(
+    net: Net,
+    host_memory: int | None,
+    costs: Costs | None,
+    algorithms: Algorithms | None,
+) -> int:
+    """Return a share of the baseline's bytes; for small batches, the least possible."""
+    chosen: Overrides = {} if algorithms is None else {"algorithms": algorithms}
     memory = int(SHARE * plan(net, preset="baseline").total_bytes)
     try:
-        plan(net, memory=memory, host_memory=host_memory, costs=costs)
+        plan(net, memory=memory, host_memory=host_memory, costs=costs, **chosen)
     except OutOfMemory as error:
         return max(memory, error.least)
     return memory
 
 
-def _train(net: Net, given: Mapping[str, Any]) -> "Trained":
-    """Train with progress on the screen, until the last epoch or Ctrl-C."""
-    from snref.training import train
-
+def _train(net: Net, given: Mapping[str, Any]) -> Trained:
+    """Train with progress on the screen, until the last epoch or a signal to stop."""
     screen = _Screen()
-    with _stop_on_interrupt() as stop:
+
+    def warn(message: str) -> None:
+        screen.end()
+        complain(f"snref: {message}")
+
+    with _stop_on_signals() as stop:
         try:
-            return train(net, **given, progress=screen.show, stop=stop)
+            return train(net, **given, progress=screen.show, stop=stop, warn=warn)
         finally:
             screen.end()
 
@@ -220,30 +284,50 @@ def _show_plan(planned: PlannedNet) -> None:
 
 
 def _failed(message: str) -> int:
-    print(f"snref: {message}", file=sys.stderr)
+    complain(f"snref: {message}")
     return 1
 
 
-def _report(trained: "Trained", whole: "Trained | None") -> int:
-    """The last lines: the accuracy, and the hash of the weights."""
+def _report(trained: Trained, save: str | None) -> int:
+    """Print how a training ended. Returns the exit code."""
+    if trained.stopped:
+        where = "; nothing is saved without --save"
+        if save:
+            where = f" and saved to {trained.saved}" if trained.saved else ", not saved"
+        return _failed(f"stopped after iteration {trained.position.iteration}{where}")
     nbytes = trained.planned.total_bytes
     print(f"\ntrained in {trained.seconds:.1f} s, {nbytes:,} bytes of device memory")
-    if whole is not None:
-        most = whole.planned.total_bytes
-        print(
-            f"the baseline in {whole.seconds:.1f} s, {most:,} bytes: with the budget "
-            f"{nbytes / most:.0%} of them"
-        )
+    _show_result(trained)
+    if save and trained.saved != Path(save):
+        where = f"--resume {trained.saved} goes on" if trained.saved else "it is lost"
+        return _failed(f"the last checkpoint is not in {save}: {where}")
+    return 0
+
+
+def _show_result(trained: Trained) -> None:
     if trained.accuracy is not None:
         print(f"held-out accuracy  {trained.accuracy:.2%}")
-    print(f"weights            {trained.digest}")
-    if whole is None:
-        return 0
+    print(f"weights            {trained.digest}", flush=True)
+
+
+def _compare(trained: Trained, whole: Trained) -> int:
+    """Print what the baseline came to beside the training. Returns the exit code."""
+    if whole.stopped:
+        return _failed("stopped: nothing to compare with")
+    nbytes, most = trained.planned.total_bytes, whole.planned.total_bytes
+    print(
+        f"\nthe baseline in {whole.seconds:.1f} s, {most:,} bytes: with the budget "
+        f"{nbytes / most:.0%} of them"
+    )
+    _show_result(trained)
     print(f"of the baseline    {whole.digest}")
-    if whole.digest != trained.digest:
-        return _failed("the weights differ")
-    print("the same, bit for bit")
-    return 0
+    if whole.digest == trained.digest:
+        print("the same, bit for bit")
+        return 0
+    if whole.planned.orders != trained.planned.orders:
+        print("not the same: the two plans sum convolutions in other orders")
+        return 0
+    return _failed("the weights differ")
 
 
 class _Screen:
@@ -261,8 +345,8 @@ class _Screen:
         if not last and not (self.live and now - self.shown > 0.1):
             return
         self.shown = now
-        loss = sum(done.loss for done in self.epoch) / len(self.epoch)
         images = sum(done.images for done in self.epoch)
+        loss = sum(done.loss * done.images for done in self.epoch) / images
         seconds = sum(done.seconds for done in self.epoch)
         line = (
             f"epoch {progress.epoch}  batch {progress.batch}/{progress.batches}  "
@@ -282,18 +366,25 @@ class _Screen:
 
 
 @contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """While inside, the first Ctrl-C only asks to stop; a second one interrupts."""
+def _stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """While inside, a signal to end only asks to stop; a second Ctrl-C interrupts."""
     asked = Event()
 
     def ask(signum: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if signum == signal.SIGINT and asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        os.write(2, b"\nsnref: stops after this iteration; Ctrl-C again stops now\n")
+        with suppress(OSError):  # the terminal may be closed
+            os.write(2, b"\nsnref: stops after this iteration; Ctrl-C stops at once\n")
 
-    before = signal.signal(signal.SIGINT, ask)
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not on Windows
+    numbers = (getattr(signal, name) for name in names if hasattr(signal, name))
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [n for n, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in ours:  # not those that are ignored, as after nohup
+        signal.signal(number, ask)
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in ours:
+            signal.signal(number, before[number])

@@ -17,6 +17,7 @@ from snref.data.errors import DataError
 Images: TypeAlias = NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int32]
 
+BUNDLED = ("digits", "synthetic")  # sources that are no files
 DIGITS = Path(__file__).parent / "digits.npz"
 HELD_OUT = 360  # of the 1,797 digits, a fifth
 LARGEST_LABEL = 2**31 - 1

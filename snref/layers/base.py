@@ -6,6 +6,7 @@ both papers, so it is the most visible line of a layer's file (``snref/layers``)
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Literal, TypeAlias
 
 from snref.layers.shapes import one
@@ -101,6 +102,8 @@ class Layer:
     checkpoint  costly: its output is kept, or copied out, rather than computed again
     offload     large and costly: its output is worth two copies over PCIe
     loss        ends a net: has labels and no reader, and writes saved["loss"]
+    gain        factor of the deviation of the weights before this layer, when they are
+                initialised (He et al. 2015, section 2.2); None: the next layer's holds
 
     A launch calls ``kernel(*outputs, *inputs, *scalars)``. The kernel is a
     ``@cuda.jit`` function, or its name: "mine:square" is ``square`` in mine.py. It gets
@@ -109,7 +112,8 @@ class Layer:
       launch's ``view`` says: "shape" is the tensor's own, "rows" (N, rest), "channels"
       (N, C, rest), "flat" one dimension. A tensor of one dimension stays as it is;
     - each scalar as an int or, if it is a fraction, as float32. A string names a value
-      of the run: "seed", "iteration", "learning_rate", "momentum", "weight_decay".
+      of the run: "seed", "iteration", "learning_rate", "momentum", "weight_decay",
+      "bias_decay".
 
     What holds for launches, ``check_layer`` checks:
 
@@ -147,6 +151,7 @@ class Layer:
     checkpoint: ClassVar[bool] = False
     offload: ClassVar[bool] = False
     loss: ClassVar[bool] = False
+    gain: ClassVar[float | None] = None
 
     def output_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the output; by default that of the only input.
@@ -174,6 +179,14 @@ class Layer:
         it, its name there).
         """
         return {}
+
+    def fans(self, w: Shape) -> tuple[float, float]:
+        """Return fan-in and fan-out of a weight tensor of this shape.
+
+        They are how many products each output sums, and how many each input is in. By
+        default w is (outputs, inputs, window ...).
+        """
+        return prod(w[1:]), w[0] * prod(w[2:])
 
     def labels_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the labels that a loss reads: a class for each image."""
@@ -295,12 +308,15 @@ def descend(w: Tensor, v: Tensor, dw: Tensor) -> Launch:
     """Launch a step of stochastic gradient descent with momentum (``kernels/sgd.py``).
 
     g = dw + weight_decay w;  v = momentum v + g;  w = w - learning_rate v
+
+    A parameter of one dimension, such as a bias, has a weight decay of its own.
     """
+    decay = "weight_decay" if len(w.shape) > 1 else "bias_decay"
     return Launch(
         "sgd.update",
         (w, v),
         (dw,),
-        ("learning_rate", "momentum", "weight_decay"),
+        ("learning_rate", "momentum", decay),
         view="flat",
         updates=True,
         grid=grid_of(w.size),

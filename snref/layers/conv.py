@@ -67,6 +67,10 @@ class Conv(Layer):
             shapes["b"] = (self.filters,)
         return shapes
 
+    def fans(self, w: Shape) -> tuple[float, float]:
+        fan_in, fan_out = super().fans(w)
+        return fan_in, fan_out / self.groups
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, w = node.x, node.y, node.parameters["w"]
         return (choice("forward", y, x, w, self.window), *add_bias(node))

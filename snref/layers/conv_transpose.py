@@ -1,6 +1,7 @@
 """Transposed convolution: enlarges an image, as the gradient of a convolution does."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
@@ -51,6 +52,11 @@ class ConvTranspose(Layer):
         if self.bias:
             shapes["b"] = (self.filters,)
         return shapes
+
+    def fans(self, w: Shape) -> tuple[float, float]:
+        # w is (inputs, outputs, window); strides leave each output a part of the window
+        inputs, outputs, r, s = w
+        return inputs * r * s / prod(pair(self.stride)), outputs * r * s
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, w = node.x, node.y, node.parameters["w"]

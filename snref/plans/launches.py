@@ -15,7 +15,14 @@ InPlace: TypeAlias = tuple[Tensor, Tensor, Overwrite]
 Part: TypeAlias = Literal["forward", "data", "filter"]
 
 # The scalars of a launch that change from run to run or from iteration to iteration.
-RUN_VALUES = ("seed", "iteration", "learning_rate", "momentum", "weight_decay")
+RUN_VALUES = (
+    "seed",
+    "iteration",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "bias_decay",
+)
 PLANNED = "planned."  # begins the name of a kernel that is not written: gpt2's
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EINVAL, EISDIR
 from pathlib import Path
+from platform import node
 from typing import Any, BinaryIO, TextIO
+from zlib import crc32
 
 OUTPUT = "standard output"
 
@@ -70,11 +72,13 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
     Until then it is a temporary file beside the target: whoever reads sees the old
     file or the new one, never half of it, even if this process is killed meanwhile.
+    What a killed process left is removed by the next one that writes in the folder.
     Raises OSError, too, for a device or a pipe: no file may take its place.
     """
     if target.exists() and not target.is_file() and not target.is_dir():
         raise OSError(EINVAL, "is no ordinary file")
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".snref-")
+    _sweep(target.parent)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=_prefix(os.getpid()))
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -86,6 +90,30 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _prefix(process: int | str) -> str:
+    """Return how the names of a process's temporary files begin, on this machine."""
+    return f".snref-{crc32(node().encode()):08x}-{process}-"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary files of processes of this machine that run no more."""
+    for left in folder.glob(_prefix("*") + "*"):
+        with suppress(OSError, ValueError):  # as of a file that is open on Windows
+            if os.name == "nt" or not _runs(int(left.name.split("-")[2])):
+                left.unlink()
+
+
+def _runs(process: int) -> bool:
+    """Tell whether a process of this number runs (POSIX)."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def _mode(target: Path) -> int:

@@ -6,41 +6,49 @@ plans with the same summation orders train to the same bits.
 
 Read in this order:
 
-1. parameters  what it starts from, and the hash of where it ends
-2. iteration   one batch: the plan, up to the loss and on to the update
-3. session     epochs, evaluation, checkpoints
+1. settings    how to descend
+2. parameters  what it starts from, and the hash of where it ends
+3. iteration   one batch: the plan, up to the loss and on to the update
+4. session     epochs, evaluation
+5. checkpoint  what is saved, and when it will do to go on from
 """
 
+import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 from snref import data as datasets
 from snref.data import Dataset
 from snref.net import Net, inference, route
 from snref.nets import find
 from snref.planning.planned import plan
+from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import Shape
+from snref.scheduler.options import Algorithms
 from snref.timing.costs import Costs
+from snref.training import checkpoint as checkpoints
+from snref.training.checkpoint import Checkpoint, CheckpointError
 from snref.training.execution import LaunchError
 from snref.training.iteration import NotFinite, classes
-from snref.training.session import (
-    Progress,
-    Session,
-    Settings,
-    Trained,
-    open_device,
-    present,
-)
+from snref.training.parameters import Initialisation
+from snref.training.session import Progress, Session, Trained, open_device, present
+from snref.training.settings import Decays, Settings
 
 __all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Decays",
+    "Initialisation",
     "LaunchError",
     "NotFinite",
     "Progress",
     "Session",
     "Settings",
     "Trained",
+    "built",
     "open_device",
     "train",
 ]
@@ -51,10 +59,12 @@ def train(
     *,
     data: str | Path | Dataset | None = None,
     batch: int | None = None,
-    epochs: int = 1,
+    epochs: int | None = None,
     input_size: int | None = None,
     settings: Settings | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    init: Initialisation | None = None,
+    algorithms: Algorithms | None = None,
     memory: str | int | None = None,
     host_memory: str | int | None = None,
     preset: str | None = None,
@@ -67,6 +77,7 @@ def train(
     on_plan: Callable[[PlannedNet], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> Trained:
     """Train a net.
 
@@ -74,15 +85,26 @@ def train(
     data         "digits", "synthetic", a folder of IDX files, a .npz file, a Dataset;
                  default: digits for the net digits, else synthetic
     batch        images an iteration; default: 32, or the batch of a net that is given
+    epochs       in all, counted from the very first; default: 1
+    input_size   height and width of the images, for a net that is given by name
+    settings     learning rate, momentum, weight decay; default: ``Settings()``
+    seed         of weights, order of images and dropout; default: 0
+    init         how weights are drawn: "he" (default), "xavier", "lecun", "pytorch";
+                 see ``parameters.initial``
+    algorithms   of convolutions: "none", "exact", "fastest" (``scheduler.Options``)
     memory       bytes of the device that the run may use; with it, and without preset,
                  the plan of least modelled time that fits
     device       "cpu", "cuda", or "auto": the GPU if there is one
     threads      of the CPU device; default: the machine's
     save         a file for checkpoints: after every epoch, or save_every iterations,
                  and when the training ends or is stopped
-    resume       a checkpoint to go on from
+    resume       a checkpoint to go on from. What is not given of the arguments above,
+                 up to algorithms, is as it was. Settings and epochs may change; what
+                 else decides the bits must be the same. Memory, preset and device may
+                 be others
     on_plan, progress   called with the plan, and after every iteration
     stop         asked after every iteration
+    warn         called with a message if a checkpoint cannot be saved (``Keeper``)
 
     Raises OutOfMemory if nothing fits, DataError and CheckpointError for files that
     will not do, LaunchError for a kernel that cannot be compiled or launched, NotFinite
@@ -93,14 +115,21 @@ def train(
     >>> trained.accuracy > 0.8, trained.planned.total_bytes < 620_000
     (True, True)
     """
-    settings = replace(settings or Settings(), seed=seed)
-    if isinstance(net, str):
-        net = find(net, batch or 32, input_size)
-    elif batch is not None and batch != net.batch:
-        net = net.with_batch(batch)
-    net = net.with_options(image_gradient=False)  # which no update reads
+    if save_every is not None and (save is None or save_every < 1):
+        raise ValueError(f"save_every {save_every}: must be >= 1, and needs save")
+    saved = None if resume is None else checkpoints.load(Path(resume))
+    before = saved.about if saved else None
+    net = built(net, batch, input_size, before.input if before else None)
     check_kernels(net)
     device = present(device)
+    if before is not None:
+        data = before.data if data is None else data
+        epochs = before.epochs if epochs is None else epochs
+        seed = before.seed if seed is None else seed
+        init = init or cast(Initialisation, before.init)
+        algorithms = algorithms or cast(Algorithms, before.algorithms)
+        settings = settings or before.settings
+    init, seed, epochs = init or "he", seed or 0, 1 if epochs is None else epochs
     if not isinstance(data, Dataset):
         data = datasets.load(
             data or ("digits" if net.name == "digits" else "synthetic"),
@@ -110,21 +139,57 @@ def train(
             seed=seed,
         )
     _check_data(net, data)
+    chosen: Overrides = {} if algorithms is None else {"algorithms": algorithms}
     planned = plan(
-        net, preset=preset, memory=memory, host_memory=host_memory, costs=costs
+        net,
+        preset=preset,
+        memory=memory,
+        host_memory=host_memory,
+        costs=costs,
+        **chosen,
     )
     if on_plan is not None:
         on_plan(planned)
-    session = Session(planned, data, settings, device, threads)
-    if resume is not None:
-        session.resume(Path(resume))
+    session = Session(
+        planned, data, settings or Settings(), device, threads, seed=seed, init=init
+    )
+    if saved is not None:
+        session.resume(saved, Path(str(resume)))
     return session.run(
         epochs,
         save=None if save is None else Path(save),
         save_every=save_every,
         progress=progress,
         stop=stop,
+        warn=warn,
     )
+
+
+def built(
+    net: str | Net,
+    batch: int | None = None,
+    input_size: int | None = None,
+    like: Shape | None = None,
+) -> Net:
+    """Return the net to train: without the gradient of the images, which nothing reads.
+
+    What is not given is as in the shape ``like`` of another training's input, or as
+    ``train`` says. Raises ValueError for an unknown name or an impossible size.
+    """
+    if isinstance(net, Net):
+        if input_size is not None:
+            raise ValueError(
+                f"input_size {input_size}: {net.name} has its size already"
+            )
+        if batch is not None and batch != net.batch:
+            net = net.with_batch(batch)
+    else:
+        name, batch = net, batch or (like[0] if like else 32)
+        net = find(name, batch, input_size)
+        if like and input_size is None and net.input_shape[1:] != like[1:]:
+            with suppress(ValueError):  # it has no such size: it is another net
+                net = find(name, batch, like[-1])
+    return net.with_options(image_gradient=False)
 
 
 def check_kernels(net: Net) -> None:
@@ -145,10 +210,14 @@ def check_kernels(net: Net) -> None:
 
 def _check_data(net: Net, data: Dataset) -> None:
     """Raise ValueError if the net cannot be trained on the data."""
-    if data.image_shape != net.input_shape[1:]:
+    found, taken = data.image_shape, net.input_shape[1:]
+    if found != taken:
+        hint = ""
+        if (found[-1], *found[:-1]) == taken:  # as Keras has them
+            hint = "; images.transpose(0, 3, 1, 2) puts the channels first"
         raise ValueError(
-            f"{data.name} has images of {_by(data.image_shape)}, {net.name} takes "
-            f"{_by(net.input_shape[1:])}"
+            f"{data.name} has images of {_by(found)}, {net.name} takes "
+            f"{_by(taken)}{hint}"
         )
     if net.batch > len(data.images):
         raise ValueError(

@@ -46,12 +46,12 @@ class Iteration:
         self._loss = self._residents[last.saved["loss"]]
         self._probabilities = last.y
         self._execution = Execution(plan, device, self._residents)
-        # Up to here the loss is known, and no parameter has been changed.
-        self._turn = max(
-            i + 1
-            for i, step in enumerate(plan.steps)
-            if isinstance(step, Run) and step.phase != "update"
-        )
+        # The first steps compute the loss and change no parameter: an update, which
+        # another planner may put before other backward runs, needs the loss.
+        runs = {i: step for i, step in enumerate(plan.steps) if isinstance(step, Run)}
+        loss = next(i for i, run in runs.items() if run.layer == last.name)
+        updates = [i for i, run in runs.items() if run.phase == "update" and i > loss]
+        self._first_update = min(updates, default=max(runs) + 1)
 
     def launches(self) -> Iterator[Launch]:
         """All launches of the plan, in their order."""
@@ -87,7 +87,7 @@ class Iteration:
         self.device.write(self._images, images)
         self.device.write(self._labels, labels)
         self._execution.restart()
-        self._execution.run(values, self._turn)
+        self._execution.run(values, self._first_update)
 
     def _end(self, values: Values) -> None:
         self._execution.run(values)
@@ -103,7 +103,7 @@ class Iteration:
                 return f"{tensor.name} is not finite since the update before"
         execution = self._execution
         try:
-            for position, step in enumerate(self.plan.steps[: self._turn]):
+            for position, step in enumerate(self.plan.steps[: self._first_update]):
                 execution.run(values, position + 1)
                 if not isinstance(step, Run):
                     continue

@@ -1,53 +1,36 @@
 """A session: a training under way, on a device whose slab has the plan's size."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snref import data as datasets
 from snref.data import Dataset
 from snref.device import Device
 from snref.device.present import find_gpu
+from snref.layers import BatchNorm
+from snref.layers.base import Node
+from snref.layers.fork import Fork
 from snref.net import Net, inference, route
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
 from snref.scheduler import Options, schedule
 from snref.training import checkpoint as checkpoints
-from snref.training.checkpoint import Checkpoint, CheckpointError, Position
+from snref.training.checkpoint import About, Checkpoint, Keeper, Position
 from snref.training.iteration import Iteration
-from snref.training.parameters import digest, initial
+from snref.training.parameters import Initialisation, digest, initial
+from snref.training.settings import Settings
 
 Array: TypeAlias = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to descend.
-
-    learning_rate   multiplied by factor after every so many epochs (0: never)
-    weight_decay    added to the gradient, times the parameter
-    """
-
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    factor: float = 0.1
-    every: int = 8
-    seed: int = 0
-
-    def rate(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0.
-
-        >>> [Settings(0.5, every=2).rate(epoch) for epoch in range(4)]
-        [0.5, 0.5, 0.05, 0.05]
-        """
-        steps = epoch // self.every if self.every else 0
-        return self.learning_rate * self.factor**steps
 
 
 @dataclass(frozen=True)
@@ -79,6 +62,8 @@ class Trained:
     digest    of parameters, momenta and running statistics: equal means equal bits
     peak      bytes of the slab in use at most, as the device counted them
     stopped   before the last epoch, because it was asked to
+    saved     the file of the last checkpoint: another than was asked for if that could
+              not be written, None if none was asked for or nothing could be saved
     """
 
     planned: PlannedNet
@@ -90,6 +75,7 @@ class Trained:
     seconds: float
     position: Position
     stopped: bool = False
+    saved: Path | None = None
 
 
 class Session:
@@ -102,10 +88,15 @@ class Session:
         settings: Settings,
         device: str = "auto",
         threads: int | None = None,
+        *,
+        seed: int = 0,
+        init: Initialisation = "he",
     ) -> None:
         self.planned, self.data, self.settings = planned, data, settings
-        self.position = Position(seed=settings.seed)
+        self.seed, self.init = seed, init
+        self.position = Position()
         self.losses: list[float] = []
+        self._shuffled: tuple[int, list[NDArray[np.intp]]] = (-1, [])  # epoch, batches
         net = planned.net
         slab = extent(planned.plan)
         within = replace(planned.options, capacity=slab, slab=slab)
@@ -113,6 +104,8 @@ class Session:
         for size in _batch_sizes(len(data.images), net.batch) - {net.batch}:
             smaller = net.with_batch(size)
             training[size] = smaller, _fitted(route(smaller), within)
+        for trained, _ in training.values():
+            _check_batch_norms(trained)
         evaluation = {}
         for size in _batch_sizes(len(data.test_images), net.batch):
             seen = training[size][0] if size in training else net.with_batch(size)
@@ -122,7 +115,7 @@ class Session:
         self.device = open_device(device, slab, threads, host)
         self.residents = {
             tensor.name: self.device.resident(array)
-            for tensor, array in initial(net, settings.seed).items()
+            for tensor, array in initial(net, seed, init).items()
         }
 
         def bound(plans: Mapping[int, tuple[Net, Plan]]) -> dict[int, Iteration]:
@@ -149,49 +142,30 @@ class Session:
         save_every: int | None = None,
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
+        warn: Callable[[str], object] = warnings.warn,
     ) -> Trained:
-        """Train up to so many epochs in all, counted from the very first."""
+        """Train up to so many epochs in all, counted from the very first.
+
+        A checkpoint that cannot be saved does not end the training: see ``Keeper``.
+        """
         start = time.perf_counter()
+        keeper = None if save is None else Keeper(save, warn)
         stopped = False
         to_come = chain.from_iterable(i.launches() for i in self._iterations())
         self.device.prepare(to_come, self._values())
         while self.position.epoch < epochs and not stopped:
-            epoch = self.position.epoch
-            batches = self.data.batches(
-                self.planned.net.batch, self.settings.seed, epoch
-            )
-            for number in range(self.position.batch, len(batches)):
-                began = time.perf_counter()
-                loss = self.iterate(batches[number])
-                seconds = time.perf_counter() - began
-                last = number + 1 == len(batches)
-                self.position = replace(
-                    self.position,
-                    epoch=epoch + last,
-                    batch=0 if last else number + 1,
-                    iteration=self.position.iteration + 1,
-                )
-                if progress is not None:
-                    progress(
-                        Progress(
-                            epoch + 1,
-                            number + 1,
-                            len(batches),
-                            loss,
-                            len(batches[number]),
-                            seconds,
-                            self.device.resident_bytes + self.peak,
-                        )
-                    )
-                stopped = stop is not None and stop()
-                iteration = self.position.iteration
-                due = iteration % save_every == 0 if save_every else last
-                if save is not None and (due or stopped):
-                    self.save(save)
-                if stopped:
-                    break
-        if save is not None and not stopped:
-            self.save(save)
+            done = self._iterate_next()
+            if progress is not None:
+                progress(done)
+            ended = self.position.epoch == epochs
+            stopped = not ended and stop is not None and stop()
+            due = done.batch == done.batches
+            if save_every:
+                due = self.position.iteration % save_every == 0
+            if keeper and (due or ended or stopped):
+                keeper.save(self.checkpoint(epochs))
+        if keeper and keeper.saved is None:
+            keeper.save(self.checkpoint(epochs))
         state = self.state()
         weights = self.planned.net.tensors("parameter")
         return Trained(
@@ -204,7 +178,35 @@ class Session:
             time.perf_counter() - start,
             self.position,
             stopped,
+            keeper.saved if keeper else None,
         )
+
+    def _iterate_next(self) -> Progress:
+        """Train on the batch that comes next, and move the position behind it."""
+        began = time.perf_counter()
+        at = self.position
+        batches = self._batches(at.epoch)
+        loss = self.iterate(batches[at.batch])
+        last = at.batch + 1 == len(batches)
+        self.position = Position(
+            at.epoch + last, 0 if last else at.batch + 1, at.iteration + 1
+        )
+        return Progress(
+            at.epoch + 1,
+            at.batch + 1,
+            len(batches),
+            loss,
+            len(batches[at.batch]),
+            time.perf_counter() - began,
+            self.device.resident_bytes + self.peak,
+        )
+
+    def _batches(self, epoch: int) -> list[NDArray[np.intp]]:
+        """Return the indices of each batch of an epoch."""
+        if epoch != self._shuffled[0]:
+            batch = self.planned.net.batch
+            self._shuffled = epoch, self.data.batches(batch, self.seed, epoch)
+        return self._shuffled[1]
 
     def iterate(self, indices: NDArray[np.intp]) -> float:
         """One iteration on these images; returns its loss.
@@ -218,13 +220,15 @@ class Session:
         return loss
 
     def _values(self) -> dict[str, int | float]:
-        """What the launches ask for by name."""
+        """Return what the launches ask for by name."""
+        settings, decay = self.settings, float(self.settings.weight_decay)
         return {
-            "seed": self.settings.seed,
+            "seed": self.seed,
             "iteration": self.position.iteration,
-            "learning_rate": float(self.settings.rate(self.position.epoch)),
-            "momentum": float(self.settings.momentum),
-            "weight_decay": float(self.settings.weight_decay),
+            "learning_rate": float(settings.rate(self.position.epoch)),
+            "momentum": float(settings.momentum),
+            "weight_decay": decay,
+            "bias_decay": decay if settings.decays == "all" else 0.0,
         }
 
     def accuracy(self) -> float | None:
@@ -251,36 +255,41 @@ class Session:
             if tensor.kind != "state" or ".running_" in tensor.name:
                 yield f"{tensor.kind}/{tensor.name}", tensor
 
-    def save(self, path: Path) -> None:
-        """Write a checkpoint. Raises OSError, which names the path."""
-        checkpoints.save(path, Checkpoint(self.state(), self.position, self._about()))
+    def checkpoint(self, epochs: int) -> Checkpoint:
+        """Return all that a training of so many epochs needs to go on from here."""
+        return Checkpoint(self.state(), self.position, self._about(epochs))
 
-    def _about(self) -> dict[str, Any]:
-        """What must be the same for the bits to be."""
+    def _about(self, epochs: int) -> About:
         net, data = self.planned.net, self.data
-        return {
-            "net": net.name,
-            "input": list(net.input_shape),
-            "data": data.name,
-            "images": len(data.images),
-        }
+        bundled = data.name in datasets.BUNDLED
+        return About(
+            net.name,
+            _layers(net),
+            net.input_shape,
+            data.name if bundled else str(Path(data.name).resolve()),
+            self._data_hash,
+            len(data.images),
+            self.seed,
+            self.init,
+            self.planned.options.algorithms,
+            self.planned.orders,
+            epochs,
+            self.settings,
+        )
 
-    def resume(self, path: Path) -> None:
-        """Go on from a checkpoint. Raises CheckpointError if it will not do."""
-        found = checkpoints.load(path)
+    @cached_property
+    def _data_hash(self) -> str:
+        return digest({"images": self.data.images, "labels": self.data.labels})
+
+    def resume(self, found: Checkpoint, path: Path) -> None:
+        """Go on from a checkpoint that was read from a path.
+
+        Raises CheckpointError if it is of a training that other bits would come of.
+        """
+        checkpoints.check_same(found, self._about(0), path)
         tensors = dict(self._keys())
         shapes = {key: tensor.shape for key, tensor in tensors.items()}
         arrays = checkpoints.matched(found, shapes, path)
-        there = asdict(found.position) | dict(found.about)
-        here = asdict(self.position) | self._about()
-        for what in ("input", "images", "seed"):
-            if there.get(what) != here[what]:
-                raise CheckpointError(
-                    f"{path}: was trained with {what} {there.get(what)}, here it is "
-                    f"{here[what]}"
-                )
-        if found.position.batch * self.planned.net.batch >= len(self.data.images):
-            raise CheckpointError(f"{path}: is damaged: {found.position}")
         for key, tensor in tensors.items():
             self.device.write(self.residents[tensor.name], arrays[key])
         self.position = found.position
@@ -317,6 +326,36 @@ def open_device(
     from snref.device.cpu import CPU
 
     return CPU(slab, host, threads)
+
+
+def _check_batch_norms(net: Net) -> None:
+    """Raise ValueError if batch normalization has one value a channel to train on."""
+    for node in net.nodes:
+        values = prod(node.x.shape) // node.x.shape[1]
+        if isinstance(node.layer, BatchNorm) and values == 1:
+            raise ValueError(
+                f"{node.name}: a batch of 1 has one value a channel here, which has no "
+                "variance: train on other batches, of which none ends in 1 image"
+            )
+
+
+def _layers(net: Net) -> tuple[str, ...]:
+    """Return each layer as text, with its settings and the layers that it reads.
+
+    Forks are left out, which declarations decide.
+    """
+    nodes = net.with_options("lean", "share").nodes
+    return tuple(
+        f"{node.name} = {_settings(node)}({', '.join(x.name for x in node.xs)})"
+        for node in nodes
+        if not isinstance(node.layer, Fork)
+    )
+
+
+def _settings(node: Node) -> str:
+    """Return a layer's class with its settings, the same in every process."""
+    layer = node.layer
+    return repr(layer) if is_dataclass(layer) else type(layer).__name__
 
 
 def _fitted(whole: Plan, within: Options) -> Plan:

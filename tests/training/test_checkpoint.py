@@ -3,12 +3,24 @@
 import json
 import os
 import random
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from snref.training import checkpoint as checkpoints
-from snref.training.checkpoint import Checkpoint, CheckpointError, Position
+from snref.training.checkpoint import (
+    About,
+    Checkpoint,
+    CheckpointError,
+    Keeper,
+    Position,
+    check_same,
+)
+from snref.training.settings import Settings
 
 ARRAYS = {
     "parameter/conv1.w": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -16,8 +28,23 @@ ARRAYS = {
     "state/bn1.running_mean": np.array([np.float32(1e-45), 3.5], np.float32),
 }
 SHAPES = {key: array.shape for key, array in ARRAYS.items()}
-POSITION = Position(epoch=2, batch=5, iteration=95, seed=7)
-WHOLE = Checkpoint(ARRAYS, POSITION, {"net": "small", "input": [2, 1, 8, 8]})
+POSITION = Position(epoch=2, batch=5, iteration=95)
+ABOUT = About(
+    net="small",
+    layers=("conv1 = Conv(3)(data)", "softmax = Softmax()(conv1.y)"),
+    input=(2, 1, 8, 8),
+    data="digits",
+    data_hash="0123456789abcdef",
+    images=90,
+    seed=7,
+    init="he",
+    algorithms="exact",
+    orders={"conv1": {"forward": "taps"}},
+    epochs=12,
+    settings=Settings(0.5, decays="weights"),
+)
+WHOLE = Checkpoint(ARRAYS, POSITION, ABOUT)
+LATER = Checkpoint(ARRAYS, Position(3, 0, 135), ABOUT)
 
 
 @pytest.fixture
@@ -29,8 +56,7 @@ def path(tmp_path):
 
 def test_a_checkpoint_comes_back_bit_for_bit(path):
     found = checkpoints.load(path)
-    assert found.position == POSITION
-    assert found.about["net"] == "small"
+    assert found.position == POSITION and found.about == ABOUT
     for key, array in checkpoints.matched(found, SHAPES, path).items():
         assert array.tobytes() == ARRAYS[key].tobytes(), key
 
@@ -38,12 +64,14 @@ def test_a_checkpoint_comes_back_bit_for_bit(path):
 def test_numpy_reads_it_without_pickle_under_the_keys_that_are_documented(path):
     with np.load(path, allow_pickle=False) as archive:
         assert set(archive.files) == {*ARRAYS, "position", "about"}
-        assert archive["position"].tolist() == [2, 5, 95, 7]
-        assert json.loads(str(archive["about"]))["format"] == checkpoints.FORMAT
+        assert archive["position"].tolist() == [2, 5, 95]
+        about = json.loads(str(archive["about"]))
+    assert about["format"] == checkpoints.FORMAT and about["seed"] == 7
+    assert about["settings"]["learning_rate"] == 0.5
 
 
 def test_it_replaces_the_one_before_and_leaves_nothing_else(path):
-    checkpoints.save(path, Checkpoint(ARRAYS, Position(3, 0, 100, 7), {}))
+    checkpoints.save(path, LATER)
     assert checkpoints.load(path).position.epoch == 3
     assert [entry.name for entry in path.parent.iterdir()] == ["run.npz"]
 
@@ -61,9 +89,41 @@ def test_a_disk_that_is_full_leaves_the_one_before(path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left") as caught:
-        checkpoints.save(path, Checkpoint(ARRAYS, Position(3, 0, 100, 7), {}))
+        checkpoints.save(path, LATER)
     assert caught.value.filename == str(path)
     assert checkpoints.load(path).position == POSITION
+    assert [entry.name for entry in path.parent.iterdir()] == ["run.npz"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
+def test_what_a_killed_process_left_is_removed_and_of_a_living_one_is_not(path):
+    script = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from snref.support.files import replacing\n"
+        "with replacing(Path(sys.argv[1])) as file:\n"
+        "    print('saving', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(path)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == b"saving\n"
+    killed, alive = processes
+    killed.kill()
+    killed.communicate()
+    assert len(list(path.parent.iterdir())) == 3
+    checkpoints.save(path, LATER)
+    assert len(list(path.parent.iterdir())) == 2
+    alive.kill()
+    alive.communicate()
+    checkpoints.save(path, LATER)
     assert [entry.name for entry in path.parent.iterdir()] == ["run.npz"]
 
 
@@ -95,21 +155,76 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path):
     refused(tmp_path / "array.npz", "is no checkpoint, or damaged")
 
 
+SAID = {"format": checkpoints.FORMAT, **asdict(ABOUT)}
+
+
 @pytest.mark.parametrize(
-    ("about", "position", "message"),
+    ("change", "position", "message"),
     [
-        ("[]", (0, 0, 0, 0), "is no checkpoint of the form"),
-        ('{"format": "other/3"}', (0, 0, 0, 0), "is no checkpoint of the form"),
-        ("{", (0, 0, 0, 0), "damaged"),
-        ('{"format": "snref.checkpoint/1"}', (0, 0), "has no parameter/conv1.w"),
-        ('{"format": "snref.checkpoint/1"}', (0, -1, 0, 0), "damaged.*batch=-1"),
-        ('{"format": "snref.checkpoint/1"}', (0, 0, 0, 0, 0), "damaged"),
+        (
+            {"format": "snref.checkpoint/1"},
+            (2, 5, 95),
+            "of the form snref.checkpoint/1",
+        ),
+        ({"format": "other/3"}, (2, 5, 95), "of the form other/3; .* reads snref"),
+        ({"seed": None, "more": 1}, (2, 5, 95), "damaged: .*more"),
+        ({"settings": {"learning_rate": -1}}, (2, 5, 95), "damaged: learning_rate -1"),
+        ({"settings": {"speed": 1}}, (2, 5, 95), "damaged: .*speed"),
+        ({"settings": 3}, (2, 5, 95), "damaged"),
+        ({"input": []}, (2, 5, 95), "damaged"),
+        ({"input": [0]}, (2, 5, 95), "damaged"),
+        ({"images": "many"}, (2, 5, 95), "damaged"),
+        ({}, (2, 5), "damaged"),
+        ({}, (2, 5, 95, 7), "damaged"),
+        ({}, (0, -1, 0), "damaged.*batch=-1"),
+        ({}, (2, 45, 135), "damaged.*of 45 batches"),
+        ({}, (2, 5, 96), "contradicts epochs of 45 batches"),
+        ({}, (3, 5, 95), "contradicts epochs of 45 batches"),
     ],
 )
-def test_what_it_says_of_itself_is_checked(tmp_path, about, position, message):
+def test_what_it_says_of_itself_is_checked(tmp_path, change, position, message):
     path = tmp_path / "run.npz"
-    np.savez(path, about=np.array(about), position=np.array(position, np.int64))
+    about = np.array(json.dumps(SAID | change))
+    np.savez(path, about=about, position=np.array(position, np.int64), **ARRAYS)
     refused(path, message)
+
+
+@pytest.mark.parametrize("about", ["[]", "{", "3", "{}", "null"])
+def test_what_says_nothing_of_itself_is_refused(tmp_path, about):
+    path = tmp_path / "run.npz"
+    np.savez(path, about=np.array(about), position=np.zeros(3, np.int64))
+    refused(path, "is no checkpoint, or damaged")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"layers": (ABOUT.layers[0], "relu = ReLU()(conv1.y)")},
+            r"another net, small: it has softmax = .*, here is relu = ReLU\(\)",
+        ),
+        ({"layers": ABOUT.layers[:1]}, "another net, small: .* here is no more"),
+        ({"input": (4, 1, 8, 8)}, "was trained with batch 2, here it is 4"),
+        ({"input": (2, 1, 9, 9)}, r"with images of \(1, 8, 8\), here it is \(1, 9, 9"),
+        ({"data_hash": "f" * 64}, "other data: its hash was 0123456789abcdef, here"),
+        ({"seed": 8}, "was trained with seed 7, here it is 8"),
+        ({"init": "pytorch"}, "was trained with init he, here it is pytorch"),
+        (
+            {"orders": {"conv1": {"forward": "winograd"}}},
+            "sum in another order: conv1 forward in taps, here in winograd",
+        ),
+    ],
+)
+def test_what_other_bits_would_come_of_is_refused_by_name(path, change, message):
+    with pytest.raises(CheckpointError, match=message):
+        check_same(checkpoints.load(path), replace(ABOUT, **change), path)
+
+
+def test_settings_epochs_algorithms_and_the_place_of_the_data_may_change(path):
+    here = replace(
+        ABOUT, settings=Settings(), epochs=3, data="/elsewhere", algorithms="none"
+    )
+    check_same(checkpoints.load(path), here, path)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +240,16 @@ def test_what_it_says_of_itself_is_checked(tmp_path, about, position, message):
             r"\(4, 3\), here .*\(3, 4\)",
         ),
         ({"parameter/conv1.w": np.zeros((3, 4))}, "is float64 of shape"),
+        (
+            {"momentum/conv1.w.momentum": np.full((3, 4), np.nan, np.float32)},
+            "is damaged: momentum/conv1.w.momentum has a value that is not finite",
+        ),
     ],
 )
 def test_arrays_of_another_net_are_refused_by_name(tmp_path, change, message):
     arrays = {k: v for k, v in (ARRAYS | change).items() if v is not None}
     path = tmp_path / "run.npz"
-    checkpoints.save(path, Checkpoint(arrays, POSITION, {"net": "small"}))
+    checkpoints.save(path, Checkpoint(arrays, POSITION, ABOUT))
     refused(path, message)
 
 
@@ -165,3 +284,93 @@ def test_a_checkpoint_never_takes_the_place_of_a_pipe_or_device(tmp_path):
         checkpoints.save(pipe, WHOLE)
     assert pipe.is_fifo()
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+# What can be done if it cannot be saved
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    """A keeper of a file in a folder of its own, which notes its warnings."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    warnings = []
+    keeper = Keeper(folder / "run.npz", warnings.append)
+    keeper.spare = tmp_path / "spare.npz"
+    return keeper, warnings
+
+
+def test_a_folder_that_is_gone_is_named_and_the_checkpoint_is_elsewhere(keeper):
+    keeper, warnings = keeper
+    keeper.path.parent.rmdir()
+    keeper.save(WHOLE)
+    assert keeper.saved == keeper.spare
+    assert checkpoints.load(keeper.saved).position == POSITION
+    assert warnings == [
+        f"{keeper.path}: not saved: No such file or directory; the checkpoint is in "
+        f"{keeper.spare}"
+    ]
+    keeper.path.parent.mkdir()  # as a disk that was full and is not
+    keeper.save(LATER)
+    assert keeper.saved == keeper.path and not keeper.spare.exists()
+    assert checkpoints.load(keeper.path).position == LATER.position
+
+
+def test_what_can_be_saved_nowhere_raises_nothing(keeper):
+    keeper, warnings = keeper
+    keeper.path.parent.rmdir()
+    keeper.spare = keeper.path.parent / "spare.npz"
+    keeper.save(WHOLE)
+    assert keeper.saved is None and len(warnings) == 1
+
+
+def test_two_runs_do_not_write_one_file_unnoticed(keeper):
+    keeper, warnings = keeper
+    other = Keeper(keeper.path, warnings.append)
+    other.save(LATER)
+    keeper.save(WHOLE)
+    assert checkpoints.load(keeper.path).position == LATER.position
+    assert keeper.saved == keeper.spare
+    assert "another process has written it meanwhile" in warnings[0]
+    other.save(LATER)
+    assert other.saved == other.path and len(warnings) == 1
+
+
+def test_a_file_that_was_there_before_and_ones_own_are_overwritten(path):
+    keeper = Keeper(path, pytest.fail)
+    for _ in range(2):
+        keeper.save(LATER)
+    assert checkpoints.load(path).position == LATER.position
+    path.unlink()
+    keeper.save(LATER)
+    assert keeper.saved == path and path.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="resource limits of POSIX")
+def test_a_file_that_may_not_grow_is_as_a_disk_that_is_full(tmp_path):
+    """The kernel refuses to write, in a process of its own, in the middle of a file."""
+    script = (
+        "import resource, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from test_checkpoint import WHOLE, Checkpoint, Keeper, POSITION, ABOUT\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "keeper = Keeper(Path(sys.argv[1]) / 'run.npz', print)\n"
+        "keeper.save(WHOLE)\n"
+        "large = {'parameter/x': np.zeros(10**6, np.float32)}\n"
+        "keeper.save(Checkpoint(large, POSITION, ABOUT))\n"
+        "print(keeper.saved)\n"
+    )
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not saved: File too large" in done.stdout
+    assert done.stdout.endswith("None\n")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
+    assert checkpoints.load(tmp_path / "run.npz").position == POSITION

@@ -41,7 +41,7 @@ def gradients_of(session):
 def everything_held(net, data):
     """An iteration under the baseline: its gradients, and all activations."""
     session = Session(
-        plan(net, preset="baseline"), data, Settings(0.01, seed=SEED), "cpu"
+        plan(net, preset="baseline"), data, Settings(0.01), "cpu", seed=SEED
     )
     iteration = session._training[net.batch]
     iteration._begin(data.images, data.labels, session._values())
@@ -59,7 +59,7 @@ def check(net, preset):
     start = time.perf_counter()
     planned = plan(net, preset=preset)
     data = images_for(net)
-    session = Session(planned, data, Settings(0.01, seed=SEED), "cpu")
+    session = Session(planned, data, Settings(0.01), "cpu", seed=SEED)
     began = time.perf_counter()
     loss = session.iterate(np.arange(net.batch))
     taken = time.perf_counter() - began

@@ -1,6 +1,7 @@
 """Training: epochs, evaluation, resuming, and what goes wrong."""
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,16 @@ import pytest
 from small_nets import FAMILIES, images_for
 
 from snref.data import DataError, Dataset
+from snref.layers import BatchNorm, Dropout, Linear, Softmax
+from snref.net import Net
 from snref.nets import gpt2, random_net
-from snref.plans import OutOfMemory, extent
+from snref.planning.planned import plan
+from snref.plans import OutOfMemory, Plan, extent
+from snref.timing.costs import Costs
 from snref.training import NotFinite, Session, Settings, Trained, train
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import CheckpointError
-from snref.training.parameters import initial
+from snref.training.parameters import digest
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -68,8 +73,6 @@ def test_smaller_batches_and_evaluation_stay_within_the_slab(resnet, images, pre
 
 @pytest.mark.parametrize("seed", range(20))
 def test_so_do_those_of_random_nets_in_the_least_memory(seed):
-    from snref.planning.planned import plan
-
     net = random_net(seed, batch=5)
     with pytest.raises(OutOfMemory) as caught:
         plan(net, preset="cache", memory=0)
@@ -130,14 +133,47 @@ def test_the_learning_rate_falls_by_its_factor_and_reaches_the_weights():
     assert fixed.losses[2] != falling.losses[2]
 
 
-def test_weights_begin_as_he_et_al_say_whatever_else_is_in_the_net():
-    arrays = {t.name: a for t, a in initial(FAMILIES["lenet"](2), 0).items()}
-    w = arrays["fc3.w"]
-    assert abs(w.std() / (2 / w[0].size) ** 0.5 - 1) < 0.01
-    assert not arrays["fc3.b"].any() and not arrays["fc3.w.momentum"].any()
-    arrays = {t.name: a for t, a in initial(FAMILIES["resnet"](2), 0).items()}
-    assert (arrays["bna1.gamma"] == 1).all() and not arrays["bna1.beta"].any()
-    assert (arrays["bna1.running_variance"] == 1).all()
+def test_weight_decay_acts_on_all_parameters_or_on_weights_alone(resnet, images):
+    """After one step: what differs without decay is what the decay acted on."""
+    none, everything, weights = (
+        run(resnet, images, batch=10, settings=settings).weights
+        for settings in (
+            Settings(weight_decay=0),
+            Settings(weight_decay=0.5),
+            Settings(weight_decay=0.5, decays="weights"),
+        )
+    )
+    for name, array in none.items():
+        begins_at_zero = name.endswith((".b", ".beta"))
+        assert np.array_equal(array, everything[name]) == begins_at_zero, name
+        assert np.array_equal(array, weights[name]) == (array.ndim == 1), name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("learning_rate", 0),
+        ("learning_rate", float("nan")),
+        ("factor", float("inf")),
+        ("momentum", 1),
+        ("momentum", -0.1),
+        ("weight_decay", float("nan")),
+        ("every", -1),
+        ("decays", "biases"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name(field, value):
+    with pytest.raises(ValueError, match=f"^{field} "):
+        Settings(**{field: value})
+
+
+def test_no_setting_can_be_given_in_two_places():
+    with pytest.raises(TypeError, match="seed"):
+        Settings(seed=5)
+    with pytest.raises(ValueError, match="input_size 16: digits has its size already"):
+        run(FAMILIES["digits"](4), None, input_size=16)
+    with pytest.raises(ValueError, match=r"save_every 2: .* needs save"):
+        run("digits", None, save_every=2)
 
 
 def test_a_net_keeps_its_batch_unless_another_is_asked_for(resnet):
@@ -201,13 +237,48 @@ def test_a_training_that_is_done_is_evaluated_when_it_is_resumed(
     assert same(done, again) and again.losses == ()
 
 
+def test_what_is_not_given_is_as_it_was(resnet, images, tmp_path):
+    path = tmp_path / "run.npz"
+    given = {
+        "batch": 5,
+        "epochs": 3,
+        "settings": Settings(0.02, every=1, decays="weights"),
+        "seed": 4,
+        "init": "pytorch",
+        "algorithms": "none",
+    }
+    whole = run(resnet, images, **given)
+    run(resnet, images, **given, save=path, stop=lambda: True)
+    assert checkpoints.load(path).position.iteration == 1
+    rest = train(resnet.with_batch(5), data=images, device="cpu", resume=path)
+    assert same(rest, whole)
+    assert rest.planned.options.algorithms == "none"
+
+
+def test_a_net_by_name_takes_batch_size_and_data_from_the_checkpoint(tmp_path):
+    path = tmp_path / "run.npz"
+    given = {"batch": 16, "input_size": 32, "data": "synthetic", "seed": 3}
+    whole = train("lenet", epochs=2, **given, device="cpu")
+    train("lenet", epochs=1, **given, device="cpu", save=path)
+    rest = train("lenet", epochs=2, resume=path, device="cpu")
+    assert same(rest, whole)
+
+
+def test_settings_may_change_where_a_training_goes_on(resnet, images, tmp_path):
+    path = tmp_path / "run.npz"
+    run(resnet, images, save=path)
+    rest = run(resnet, images, resume=path, epochs=2, settings=Settings(0.05))
+    assert len(rest.losses) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"net": "inception"}, "is of another net, small resnet: it has no"),
-        ({"batch": 2}, r"was trained with input \[4, 3, 8, 8\], here it is \[2, 3"),
+        ({"net": "inception"}, "is of another net, small resnet: it has conva1 = Conv"),
+        ({"batch": 2}, "was trained with batch 4, here it is 2"),
         ({"seed": 5}, "was trained with seed 0, here it is 5"),
-        ({"images": 8}, "was trained with images 10, here it is 8"),
+        ({"init": "lecun"}, "was trained with init he, here it is lecun"),
+        ({"images": 8}, "was trained with other data: its hash was"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(
@@ -223,7 +294,145 @@ def test_a_checkpoint_of_another_training_is_refused(
     assert str(path) in str(caught.value)
 
 
+def test_a_layer_with_another_setting_is_another_net(images, tmp_path):
+    path = tmp_path / "run.npz"
+    run(FAMILIES["resnet"](4), images, save=path)
+
+    def other(batch):
+        net = Net("small resnet")
+        net.input((batch, 3, 8, 8))
+        for entry in FAMILIES["resnet"](batch)._entries:
+            layer = entry.layer
+            if isinstance(layer, Dropout):
+                layer = Dropout(0.5)
+            values = [net._values[value.name] for value in entry.inputs]
+            net.add(entry.name, layer, *values)
+        return net
+
+    message = (
+        r"it has dropa = Dropout\(ratio=0.25\).*, here is dropa = Dropout\(ratio=0.5"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        run(other(4), images, resume=path)
+
+
+def test_algorithms_of_another_order_are_refused_and_of_the_same_are_not(
+    resnet, images, tmp_path
+):
+    path = tmp_path / "run.npz"
+    whole = run(resnet, images, epochs=2, algorithms="none")
+    run(resnet, images, algorithms="exact", save=path)
+    assert same(run(resnet, images, epochs=2, resume=path, algorithms="none"), whole)
+    costs = preferring_winograd(resnet)
+    with pytest.raises(
+        CheckpointError, match=r"order: conv0 forward in taps, here in w"
+    ):
+        run(
+            resnet,
+            images,
+            resume=path,
+            algorithms="fastest",
+            memory="1GB",
+            costs=costs,
+            preset="liveness",
+        )
+
+
+def preferring_winograd(net):
+    """Costs under which every convolution that can be Winograd's is."""
+    whole = plan(net, preset="liveness")
+    seconds = {
+        (run.layer, choice.part, way.name): float(way.name != "winograd")
+        for run in whole.route.runs()
+        for choice in run.choices
+        for way in choice.algorithms
+    }
+    return Costs("by hand", dict(whole.costs.runs), seconds, 1e9, 1e9)
+
+
+def test_a_checkpoint_that_cannot_be_saved_does_not_end_the_training(
+    resnet, images, tmp_path
+):
+    whole = run(resnet, images, epochs=3)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "run.npz"
+    said = []
+
+    def vanish(progress):
+        if progress.epoch == 2:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    trained = run(
+        resnet, images, epochs=3, save=path, progress=vanish, warn=said.append
+    )
+    assert same(trained, whole)
+    assert len(said) == 2 and str(path) in said[0]
+    assert trained.saved is not None and trained.saved != path
+    assert same(run(resnet, images, resume=trained.saved), whole)
+    trained.saved.unlink()
+
+
 # What goes wrong
+
+
+def early(route, options, costs):
+    """A planner that updates a layer's parameters as soon as it has their gradients."""
+    updates = {run.layer: run for run in route.runs() if run.phase == "update"}
+    steps = []
+    for step in route.steps:
+        if step.phase != "update":
+            steps.append(step)
+        if step.phase == "backward" and step.layer in updates:
+            steps.append(updates[step.layer])
+    return Plan(tuple(steps))
+
+
+def test_early_updates_train_to_the_same_bits_and_spare_a_loss_that_is_not_finite(
+    resnet, images
+):
+    planned = plan(resnet, policy=early)
+    phases = [run.phase for run in planned.plan.runs()]
+    assert "backward" in phases[phases.index("update") :]
+    ours, theirs = (
+        Session(made, images, Settings(0.01), "cpu")
+        for made in (planned, plan(resnet, preset="baseline"))
+    )
+    for session in ours, theirs:
+        session.iterate(np.arange(4))
+    before = ours.state()
+    assert digest(before) == digest(theirs.state())
+    images.images[:] = 1e38
+    with pytest.raises(NotFinite, match=r"conv0\.y, of conv0 forward"):
+        ours.iterate(np.arange(4))
+    assert digest(ours.state()) == digest(before)
+
+
+@pytest.mark.parametrize(("images", "batch"), [(4, 1), (9, 4)])
+def test_batch_normalization_of_one_value_a_channel_is_refused(images, batch):
+    net = Net("flat")
+    x = net.add("fc", Linear(8), net.input((batch, 1, 8, 8)))
+    x = net.add("bn", BatchNorm(), x)
+    net.add("softmax", Softmax(), net.add("out", Linear(10), x))
+    data = images_for(net, images, 1)
+    data = replace(data, images=data.images[:images], labels=data.labels[:images])
+    with pytest.raises(ValueError, match="bn: a batch of 1 has one value a channel"):
+        run(net, data)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (8, 8, 8)])
+def test_images_with_the_channels_last_are_told_so(shape):
+    net = Net("any")
+    x = net.input((4, shape[2], 8, 8))
+    net.add("softmax", Softmax(), net.add("fc", Linear(10), x))
+    data = images_for(net)
+    last = replace(data, images=data.images.transpose(0, 2, 3, 1))
+    if shape == (8, 8, 8):
+        assert run(net, last).losses  # nobody can tell
+        return
+    message = r"1 x 8 x 8; images.transpose\(0, 3, 1, 2\) puts the channels first"
+    with pytest.raises(ValueError, match=message):
+        run(net, last)
 
 
 def test_a_loss_that_is_not_finite_stops_with_iteration_and_first_tensor(
