@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from snref import __version__
 from snref.support.files import OUTPUT, NamedOutput, complain
+from snref.support.garbage import no_garbage_collection
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -70,11 +71,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
     arguments = _parser(verb).parse_args(words)
+    module = import_module(f"snref.commands.{arguments.verb}")
+    code: int
     if arguments.verb in COMPUTING:
         from snref.commands.ready import check
 
         check()
-    code: int = import_module(f"snref.commands.{arguments.verb}").run(arguments)
+        code = module.run(arguments)
+    else:
+        with no_garbage_collection():  # a planned net is small objects without cycles
+            code = module.run(arguments)
     return code
 
 

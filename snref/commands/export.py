@@ -7,7 +7,6 @@ from snref.commands import arguments as shared
 from snref.net import route
 from snref.planning import exchange
 from snref.support.files import write
-from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
 from snref.timing.costs import Costs
 
@@ -32,15 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with no_garbage_collection():
-        document: exchange.Schema
-        if arguments.schema:
-            document = {"graph": exchange.GRAPH, "plan": exchange.PLAN}
-        elif arguments.net is None:
-            raise ValueError("export needs a NET, or --schema")
-        else:
-            document = _graph(arguments)
-        write(arguments.out, json.dumps(document, indent=1) + "\n")
+    document: exchange.Schema
+    if arguments.schema:
+        document = {"graph": exchange.GRAPH, "plan": exchange.PLAN}
+    elif arguments.net is None:
+        raise ValueError("export needs a NET, or --schema")
+    else:
+        document = _graph(arguments)
+    write(arguments.out, json.dumps(document, indent=1) + "\n")
     return 0
 
 

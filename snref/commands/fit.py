@@ -12,7 +12,6 @@ from snref.net import Net, route
 from snref.nets import find
 from snref.planning.fit import STATE, Counting, Fit, Format, fitted, largest
 from snref.plans import OutOfMemory, extent
-from snref.support.garbage import no_garbage_collection
 from snref.support.units import mebibytes
 from snref.timing import roofline
 
@@ -76,11 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--memory SIZE says in how much the net is to fit")
     if arguments.deeper and not arguments.net.startswith("resnet"):
         raise ValueError(f"--deeper is for a ResNet, not for {arguments.net}")
-    with no_garbage_collection():
-        answer = _answer(arguments)
-        rows = list(_rows(answer.asked)) if isinstance(answer.asked, Fit) else []
-        text = "\n".join(_lines(arguments, answer))
-        put(arguments, text, Table(("what", "bytes"), rows), _report(arguments, answer))
+    answer = _answer(arguments)
+    rows = list(_rows(answer.asked)) if isinstance(answer.asked, Fit) else []
+    text = "\n".join(_lines(arguments, answer))
+    put(arguments, text, Table(("what", "bytes"), rows), _report(arguments, answer))
     return 0 if isinstance(answer.asked, Fit) else 1
 
 

@@ -7,7 +7,6 @@ from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.nets import NAMES, find
 from snref.planning.reports import COUNTS, resident
-from snref.support.garbage import no_garbage_collection
 
 EXAMPLE = "snref nets --batch 1"
 
@@ -22,20 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     columns = ("net", "input", "layers", "parameters", "data tensors: bytes")
     rows = []
-    with no_garbage_collection():
-        for name in NAMES:
-            if not name.isupper() and ":" not in name:
-                net = find(name, arguments.batch)
-                data = net.tensors("activation", "gradient")
-                rows.append(
-                    (
-                        name,
-                        " x ".join(map(str, net.input_shape)),
-                        len(net.nodes),
-                        resident(net)["parameter"] // 4,
-                        sum(tensor.nbytes for tensor in data),
-                    )
+    for name in NAMES:
+        if not name.isupper() and ":" not in name:
+            net = find(name, arguments.batch)
+            data = net.tensors("activation", "gradient")
+            rows.append(
+                (
+                    name,
+                    " x ".join(map(str, net.input_shape)),
+                    len(net.nodes),
+                    resident(net)["parameter"] // 4,
+                    sum(tensor.nbytes for tensor in data),
                 )
+            )
     table = Table(columns, rows)
     others = ", ".join(name for name in NAMES if ":" in name)
     text = f"{table.text()}\n\nand {others}, with nothing in place"

@@ -11,7 +11,6 @@ from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.scheduler import PRESETS, Options
 from snref.scheduler.options import Strategy
-from snref.support.garbage import no_garbage_collection
 
 STRATEGIES = {
     "off": None,
@@ -82,25 +81,24 @@ def _numbered(plan: Plan) -> Iterator[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with no_garbage_collection():
-        planned = planning.plan(
-            shared.net_of(arguments),
-            preset=arguments.preset,
-            policy=arguments.policy,
-            memory=arguments.memory,
-            host_memory=arguments.host_memory,
-            device=arguments.device,
-            costs=shared.costs_of(arguments),
-            **overrides(arguments),
-        )
-        text = planned.summary()
-        if arguments.steps:
-            text = "\n".join([text, "", *_numbered(planned.plan)])
-        rows = [
-            (number, step.layer, step.phase, step.nbytes, step.tensors)
-            for number, step in enumerate(planned.steps, 1)
-        ]
-        table = Table(("step", "layer", "phase", "bytes", "tensors"), rows)
-        report = planned.to_json(arguments.steps) if arguments.json else {}
-        put(arguments, text, table, report)
+    planned = planning.plan(
+        shared.net_of(arguments),
+        preset=arguments.preset,
+        policy=arguments.policy,
+        memory=arguments.memory,
+        host_memory=arguments.host_memory,
+        device=arguments.device,
+        costs=shared.costs_of(arguments),
+        **overrides(arguments),
+    )
+    text = planned.summary()
+    if arguments.steps:
+        text = "\n".join([text, "", *_numbered(planned.plan)])
+    rows = [
+        (number, step.layer, step.phase, step.nbytes, step.tensors)
+        for number, step in enumerate(planned.steps, 1)
+    ]
+    table = Table(("step", "layer", "phase", "bytes", "tensors"), rows)
+    report = planned.to_json(arguments.steps) if arguments.json else {}
+    put(arguments, text, table, report)
     return 0

@@ -131,8 +131,17 @@ def test_compare_lists_every_preset_and_what_does_not_fit(command):
     assert "does not fit" in rows["baseline"]["at step"]
     assert float(rows["least time"]["extent MiB"]) < 800
     assert all(
-        claim.plan in {*rows} for claims in compare.CLAIMS.values() for claim in claims
+        name in rows for numbers in compare.PAPER.values() for name, *_ in numbers
     )
+
+
+@pytest.mark.parametrize("limit", ["--memory 0", "--host-memory 0"])
+def test_the_papers_numbers_are_compared_without_limits_only(command, limit):
+    code, out, err = command(f"compare alexnet --batch 200 {limit} --json -")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["paper"] == []
+    assert not report["plans"]["offload"]["fits"]
 
 
 def test_nets_are_listed_with_their_parameters(command):
