@@ -156,10 +156,8 @@ def _check_training(runs: Runs) -> None:
     """
     if all(run.phase == "forward" for _, run in runs):
         return
-    unused: dict[
-        Tensor, tuple[int, Run]
-    ] = {}  # gradients, with the run that wrote them
-    used: dict[Tensor, tuple[int, Run]] = {}  # parameters, with a run that reads them
+    pending: dict[Tensor, tuple[int, Run]] = {}  # gradients -> the run that wrote them
+    used: dict[Tensor, tuple[int, Run]] = {}  # parameters -> the last run that reads
     updated: set[Tensor] = set()
     for index, run in runs:
         updates = run.phase == "update"
@@ -168,12 +166,10 @@ def _check_training(runs: Runs) -> None:
                 used[tensor] = index, run
                 if tensor in updated:
                     _fault(index, run, f"reads {tensor.name} after its update")
-            elif (
-                tensor.kind == "parameter_gradient"
-                and updates
-                and unused.pop(tensor, None) is None
-            ):
-                _fault(index, run, f"uses {tensor.name}, which was used already")
+            elif tensor.kind == "parameter_gradient" and updates:
+                if tensor not in pending:
+                    _fault(index, run, f"uses {tensor.name}, which was used already")
+                del pending[tensor]
         for tensor in run.writes:
             if tensor.kind == "parameter":
                 if not updates:
@@ -182,10 +178,10 @@ def _check_training(runs: Runs) -> None:
                     _fault(index, run, f"updates {tensor.name} a second time")
                 updated.add(tensor)
             elif tensor.kind == "parameter_gradient":
-                if tensor in unused and tensor not in run.reads:
+                if tensor in pending and tensor not in run.reads:
                     _fault(index, run, f"writes {tensor.name} over one not yet used")
-                unused[tensor] = index, run
-    for tensor, where in unused.items():
+                pending[tensor] = index, run
+    for tensor, where in pending.items():
         _fault(*where, f"writes {tensor.name}, which no update uses")
     for tensor, where in used.items():
         if tensor not in updated:
@@ -263,9 +259,8 @@ class _Device:
         self.content = dict(route.before)
         self.host: dict[Tensor, Value] = {}
         self.copied: dict[Tensor, int] = {}  # on the host -> index of its Offload
-        self.unread: dict[
-            Tensor, list[int]
-        ] = {}  # -> indices of what brought its value
+        # Tensors whose value nobody has read -> indices of the steps that brought it.
+        self.unread: dict[Tensor, list[int]] = {}
         self.useless: dict[int, Step] = {}  # recomputations and copies, until read
 
     def execute(self, plan: Plan) -> None:
@@ -411,18 +406,13 @@ class _Device:
             if isinstance(step, Alloc) and step.tensor in self.content:
                 _fault(index, step, "is still allocated at the end")
         for index, step in self.useless.items():
-            match step:
-                case Run():
-                    made = ", ".join(tensor.name for tensor in step.writes)
-                    _fault(
-                        index, step, f"is a useless recomputation: {made or 'nothing'}"
-                    )
-                case Offload():
-                    _fault(
-                        index, step, "is useless: never copied back, or copied before"
-                    )
-                case _:
-                    _fault(index, step, "is useless: it was there, or nobody reads it")
+            why = "the value was there already, or nobody reads it"
+            if isinstance(step, Run):
+                made = ", ".join(tensor.name for tensor in step.writes)
+                why = f"{why}: {made or 'no tensor'}"
+            elif isinstance(step, Offload):
+                why = "never copied back, or copied before"
+            _fault(index, step, f"is useless: {why}")
 
     def explain(
         self, index: int, run: Run, tensor: Tensor, expected: Value
@@ -444,9 +434,9 @@ class _Device:
 
 
 def _check_addresses(plan: Plan, slab: int | None) -> None:
-    """All tensors placed or none; aligned, in the slab, and none on another.
+    """Check that all tensors have addresses or none; aligned, in the slab, and apart.
 
-    The tensors alive are kept in order of address: a new one can only overlap its
+    The allocated tensors are kept in order of address: a new one can only overlap its
     neighbours.
     """
     starts: list[int] = []
@@ -480,7 +470,7 @@ def _check_addresses(plan: Plan, slab: int | None) -> None:
 
 
 def _check_bytes(plan: Plan, usage: list[int], limit: int, where: str) -> None:
-    """No step has more bytes in use than the limit."""
+    """Check that no step has more bytes in use than the limit."""
     for index, nbytes in enumerate(usage):
         if nbytes > limit:
             why = f"makes it {nbytes} bytes {where}, {limit} allowed"
@@ -505,7 +495,7 @@ def verify(
     slab: int | None = None,
     host_capacity: int | None = None,
 ) -> None:
-    """Raise InvalidPlan at the first thing wrong, naming step and tensor.
+    """Raise InvalidPlan, which names the step and the tensor, if a plan is not valid.
 
     route          the plan before all passes. Without it the first run of each layer
                    and phase in the plan stands for it: then nobody can say that a run
