@@ -509,6 +509,63 @@ def test_launches_of_portions_are_not_exchanged() -> None:
     )
 
 
+# Overwritten activations, and a batch that is split: no rules of their own
+
+
+def test_a_gradient_may_overwrite_an_activation_that_is_read_no_more() -> None:
+    """dx over x, once dw is computed: conv's data gradient does not read x."""
+    filters = backward("conv.dw", dw, x, dy)
+    data = backward("conv.dx", dx, w, dy)
+    use = backward("use", dz, dx)
+    fore, make = forward("conv2", y, x, w), backward("loss", dy, y)
+    step = update("conv2", w, dw)
+    route = Plan((CONV, fore, make, filters, data, use, step))
+    over, used = renamed(data, (dx, x)), renamed(use, (dx, x))
+    verify(held(CONV, fore, make, filters, over, used, step), route)
+    early = Plan((CONV, fore, make, data, filters, use, step))
+    found = objection(held(CONV, fore, make, over, filters, used, step), early)
+    assert "backward conv.dw: reads x, which holds dx of backward conv.dx" in found
+
+
+def test_a_split_batch_resumes_its_sums_in_their_order() -> None:
+    """Two parts of a batch: tensors of their own, a joined y, a resumed sum dw."""
+    x0, x1, y0, y1, dy0, dy1 = map(tensor, ("x0", "x1", "y0", "y1", "dy0", "dy1"))
+
+    def part(number: int, x: Tensor, y: Tensor) -> Run:
+        return Run(f"conv.{number}", "forward", (Launch("conv", (y,), (x, w)),))
+
+    def filters(number: int, x: Tensor, dy: Tensor) -> Run:
+        work = Launch("filter", (dw,), (x, dy), updates=number > 0)
+        return Run(f"conv.{number}", "backward", (work,))
+
+    parts = part(0, x0, y0), part(1, x1, y1)
+    join = Run("join", "forward", (portion(z, y0, 0), portion(z, y1, 1)))
+    split = Run(
+        "split", "backward", (Launch("s", (dy0,), (z,)), Launch("s", (dy1,), (z,)))
+    )
+    sums = filters(0, x0, dy0), filters(1, x1, dy1)
+    images = forward("images", x0), forward("images.1", x1)
+    step = update("conv", w, dw)
+    route = Plan((*images, *parts, join, split, *sums, step))
+    verify(held(*route.steps), route)
+    # y0 is freed and computed again before the join; parts take turns in one tensor.
+    again = held(
+        *images, *parts, Free(y0), Alloc(y0), parts[0], join, split, *sums, step
+    )
+    verify(Plan((Alloc(y0), *again.steps, Free(y0))), route)
+    one = renamed(split, (dy1, dy0))
+    for steps, fault in (
+        ((*parts, join, split, sums[1], sums[0], step), "comes before backward conv.0"),
+        (
+            (*parts, join, split, sums[0], step),
+            "update conv: reads dw, which holds dw of",
+        ),
+        ((*parts, join, one, sums[0], renamed(sums[1], (dy1, dy0)), step), "reads dy0"),
+        ((*parts, renamed(join, (y1, y0)), split, *sums, step), "reads y0"),
+    ):
+        assert fault in objection(held(*images, *steps), route)
+
+
 def test_a_convolution_has_the_workspace_its_algorithm_needs() -> None:
     bare, wide = scratch(0), scratch(256)
 
