@@ -12,17 +12,19 @@ ways to compute its convolutions. A planner reads it and writes a plan:
        {"offload": "conv1.y"}, {"free": "conv1.y"},
        {"alloc": "conv1.y", "offset": 512}, {"prefetch": "conv1.y"}, ...]}
 
-    alloc     gives the tensor room; offset in bytes, a multiple of 256, or left out
-              in a plan without addresses
-    free      takes the room back
+    alloc     allocates the tensor; offset in bytes, a multiple of 256. A plan without
+              any offset is placed by ``snref verify --place``
+    free      frees the tensor
     offload   copies the tensor to the host
     prefetch  copies it back
-    run       runs the forward, backward or update of a layer, a second forward being a
-              recomputation. "algorithms": a convolution's, by part (otherwise the
-              first of its list, which needs no workspace). "workspace": which
-              workspace they use; it is allocated and freed like a tensor. "renamed":
-              tensors that lie on another's memory in this run, as ``may_overwrite``
-              of the graph allows: {"relu1.dy": "lrn1.dy"}
+    run       runs the forward, backward or update of a layer; a second forward is a
+              recomputation. "algorithms": how to compute a convolution, by part
+              (otherwise by the first of its list, which needs no workspace).
+              "workspace": the workspace of these algorithms; it is allocated and freed
+              like a tensor. "renamed": the kernels use another tensor in place of one,
+              an activation or gradient of the same shape and type. They may so write
+              over their own input where ``may_overwrite`` of the graph allows it:
+              {"relu1.dy": "lrn1.dy"}
 
 ``snref verify graph.json plan.json`` checks and times it. All of both files is in
 ``GRAPH`` and ``PLAN`` below, in the words of JSON Schema (``snref export --schema``).
@@ -98,7 +100,7 @@ _LAUNCH = _object(
     },
     {
         "updates": {"type": "boolean"},  # it reads what it writes, too
-        "portion": _object(  # it writes one of so many portions of its outputs
+        "portion": _object(  # it writes one of several portions of each output
             {"index": _COUNT, "of": {**_COUNT, "minimum": 1}}
         ),
         "retained": _NAMES,  # must be on the device, but no kernel reads them

@@ -631,6 +631,8 @@ def test_addresses_are_aligned_in_the_slab_and_apart() -> None:
         (at(None, None), "alloc x: has no address"),
     ):
         assert fault in objection(plan, slab=512)
+    for mixed in at(0, None), at(None, 0):  # wrong without a slab, too
+        assert "has no address" in objection(mixed)
     wide = tensor("x", items=128)  # 512 bytes
     for first, second in ((0, 256), (256, 512), (256, 256)):
         make, read = forward("conv", wide), forward("relu", y, wide)
@@ -647,3 +649,6 @@ def test_bytes_stay_under_the_capacities() -> None:
     verify(plan, capacity=peak, host_capacity=kept)
     assert "bytes on the device" in objection(plan, capacity=peak - 1)
     assert "bytes on the host" in objection(plan, host_capacity=kept - 1)
+    assert "0 allowed" in objection(plan, capacity=0)
+    assert "0 allowed" in objection(plan, host_capacity=0)
+    assert "the slab at 0" in objection(plan, slab=0)
