@@ -3,6 +3,8 @@
 import gzip
 import random
 import re
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +140,7 @@ def test_fashion_mnist_is_read_whole():
     ("name", "damage", "message"),
     [
         ("train-images-idx3-ubyte", lambda raw: raw[:100], "offset 100: 100 bytes"),
-        ("train-images-idx3-ubyte", lambda raw: raw + b"x", "offset 336: 337 bytes"),
+        ("train-images-idx3-ubyte", lambda raw: raw + b"x", "offset 336: more bytes"),
         ("train-labels-idx1-ubyte", lambda raw: b"", "offset 0: the file ends"),
         ("t10k-images-idx3-ubyte", lambda raw: raw[:9], "offset 9: the file ends"),
         ("t10k-labels-idx1-ubyte", lambda raw: b"PK" + raw, "offset 0: magic number"),
@@ -180,13 +182,53 @@ def test_a_file_that_is_missing_is_named(tmp_path, files):
 
 def test_other_numbers_of_images_and_labels_are_refused(tmp_path, files):
     files["train-labels-idx1-ubyte"] = idx(np.zeros(19))
-    refused(put(tmp_path, files), "20 training images and 19 training labels")
+    refused(put(tmp_path, files), "has 20 images, but .* has 19 labels")
 
 
 def test_no_images_are_refused(tmp_path, files):
     files["train-images-idx3-ubyte"] = idx(np.zeros((0, 4, 4)))
     files["train-labels-idx1-ubyte"] = idx(np.zeros(0))
-    refused(put(tmp_path, files), r"images of shape \(0, 4, 4\): there are none")
+    refused(put(tmp_path, files), r"offset 4: shape \(0, 4, 4\): there are no values")
+
+
+MANY = (2**32 - 1).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (b"\0\0\0\0" + MANY + MANY, "offset 4: .* there are no values"),
+        (b"\0\0\0\x14" + b"\0\0\0\0" + MANY, "offset 8: .* there are no values"),
+        (MANY + MANY + MANY, "has 4294967295 images, but .* has 20 labels"),
+        (b"\0\0\0\x14" + MANY + MANY, r"offset 336: 336 bytes, but .* has \d{21}$"),
+    ],
+)
+def test_sizes_beyond_what_is_there_are_refused(tmp_path, files, sizes, message):
+    name = "train-images-idx3-ubyte"
+    files[name] = files[name][:4] + sizes + files[name][16:]
+    refused(put(tmp_path, files), message)
+
+
+def memory_of(function):
+    """The most bytes that Python and NumPy held meanwhile."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"])
+def test_a_packed_file_takes_no_more_memory_than_it_says_it_needs(
+    tmp_path, files, name
+):
+    put(tmp_path, files, pack=True)
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(files[name] + bytes(100_000_000)))
+    assert path.stat().st_size < 200_000
+    message = r"offset \d+: more bytes, but a file of shape"
+    assert memory_of(lambda: refused(tmp_path, message)) < 2_000_000
 
 
 def test_test_images_of_another_size_are_refused(tmp_path, files):
@@ -214,6 +256,23 @@ def test_a_label_out_of_range_is_named_with_its_index(tmp_path, files):
         ({"images": np.zeros((2, 3)), "labels": [0, 1]}, r"images is .*\(2, 3\)"),
         ({"images": np.zeros((2, 3, 3)), "labels": [0.5, 1]}, "labels is float64"),
         ({"images": np.zeros((2, 3, 3)), "labels": [0]}, "2 training images and 1"),
+        (
+            {"images": np.zeros((2, 3, 3)), "labels": [[0], [1]]},
+            r"shape \(2, 1\); .*labels.ravel\(\) gives them",
+        ),
+        (
+            {"x_train": np.zeros((2, 3, 3)), "y_train": [[0, 1], [1, 0]]},
+            r"y_train is .*y_train.argmax\(axis=1\) gives them",
+        ),
+        (
+            {"images": np.zeros((2, 3, 3)), "labels": 5},
+            r"labels is int64 of shape \(\)",
+        ),
+        ({"images": 5, "labels": [5]}, r"images is int64 of shape \(\)"),
+        (
+            {"images": np.zeros((2, 3, 3)), "labels": [0, 1], "test_images": [1]},
+            "has only one of test_images and test_labels",
+        ),
         ({"images": np.zeros((2, 3, 3)), "labels": [0, -1]}, "label -1 at index 1"),
         ({"images": np.zeros((2, 3, 3)), "labels": [0, 2**40]}, "at index 1"),
         ({"images": np.full((2, 3, 3), "a"), "labels": [0, 1]}, "images is <U1"),
@@ -225,6 +284,40 @@ def test_arrays_that_will_not_do_are_refused(tmp_path, arrays, message):
     path = tmp_path / "own.npz"
     np.savez(path, **arrays)
     refused(path, message)
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez(path, labels=[0, 1])
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("images", "a picture")
+    refused(path, "images is no array: it should be called images.npy")
+    np.savez(path, labels=[0, 1])
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("images.npy", "a picture")
+    refused(path, "is no .npz file, or damaged: .*magic")
+
+
+def test_only_what_is_needed_is_read(tmp_path):
+    """An array that nobody asked for may be larger than the memory."""
+    path = tmp_path / "own.npz"
+    needless = np.zeros(100_000_000, np.uint8)
+    images = np.zeros((2, 3, 3), np.uint8)
+    np.savez_compressed(path, images=images, labels=[0, 1], needless=needless)
+    assert memory_of(lambda: load(path)) < 2_000_000
+
+
+def test_an_array_that_claims_more_than_it_holds_is_refused(tmp_path):
+    """Before memory is allocated for it."""
+    path = tmp_path / "own.npz"
+    np.savez(path, images=np.zeros((2, 3, 3), np.uint8), labels=[0, 1])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    claim = members["images.npy"].replace(b"(2, 3, 3), }     ", b"(2, 3, 30000), } ")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in (members | {"images.npy": claim}).items():
+            archive.writestr(name, raw)
+    refused(path, r"images has 18 bytes, but uint8 of shape \(2, 3, 30000\) has 180000")
 
 
 def test_an_image_with_nan_is_named_by_its_index(tmp_path):
