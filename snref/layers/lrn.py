@@ -30,10 +30,14 @@ class LRN(Layer):
     k: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= LARGEST or self.size % 2 == 0:
+        odd = isinstance(self.size, int) and self.size % 2 == 1
+        if not odd or not 1 <= self.size <= LARGEST:
             raise ValueError(f"size {self.size}: must be odd, 1 to {LARGEST}")
         if not 0 < self.k < inf:
             raise ValueError(f"k {self.k}: must be > 0")
+        for name in "alpha", "beta":  # so that the divisor is a number > 0
+            if not 0 <= getattr(self, name) < inf:
+                raise ValueError(f"{name} {getattr(self, name)}: must be >= 0")
 
     def output_shape(self, *inputs: Shape) -> Shape:
         return image(inputs)
