@@ -138,7 +138,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
         case Exception() if type(error).__module__.startswith("snref."):
             return str(error), 1
         case MemoryError():
-            return f"this machine has too little free memory. {error}", 1
+            return f"not enough memory: {error or 'a request failed'}", 1
         case OSError(filename=str(name), strerror=str(reason)):
             wrong = error.errno in WRONG_PATH
             return f"{name or repr(name)}: {reason}", 2 if wrong else 1

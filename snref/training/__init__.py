@@ -28,6 +28,7 @@ from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import Shape
 from snref.scheduler.options import Algorithms
+from snref.support.limits import check_memory
 from snref.timing.costs import Costs
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import Checkpoint, CheckpointError
@@ -130,15 +131,6 @@ def train(
         algorithms = algorithms or cast(Algorithms, before.algorithms)
         settings = settings or before.settings
     init, seed, epochs = init or "he", seed or 0, 1 if epochs is None else epochs
-    if not isinstance(data, Dataset):
-        data = datasets.load(
-            data or ("digits" if net.name == "digits" else "synthetic"),
-            image_shape=net.input_shape[1:],
-            classes=classes(net),
-            count=max(4 * net.batch, 64),
-            seed=seed,
-        )
-    _check_data(net, data)
     chosen: Overrides = {} if algorithms is None else {"algorithms": algorithms}
     planned = plan(
         net,
@@ -148,6 +140,17 @@ def train(
         costs=costs,
         **chosen,
     )
+    if device == "cpu":
+        check_memory(planned.total_bytes + planned.host_bytes, f"training {net.name}")
+    if not isinstance(data, Dataset):
+        data = datasets.load(
+            data or ("digits" if net.name == "digits" else "synthetic"),
+            image_shape=net.input_shape[1:],
+            classes=classes(net),
+            count=max(4 * net.batch, 64),
+            seed=seed,
+        )
+    _check_data(net, data)
     if on_plan is not None:
         on_plan(planned)
     session = Session(

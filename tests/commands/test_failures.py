@@ -11,6 +11,7 @@ import snref
 from snref.__main__ import main
 from snref.commands import doctor, plan, ready
 from snref.device.present import Finding
+from snref.support import limits
 
 ROOT = Path(snref.__file__).parents[1]
 POSIX = pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
@@ -48,7 +49,10 @@ def shell(line, folder, *path):
         (LookupError("gpt2"), "internal error: LookupError: gpt2"),
         (AssertionError(), "internal error: AssertionError: "),
         (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines"),
-        (MemoryError("Unable to allocate 52 GiB"), "memory. Unable to allocate 52 GiB"),
+        (
+            MemoryError("Unable to allocate 52 GiB"),
+            "enough memory: Unable to allocate 52",
+        ),
         (ImportError("wrong ELF class"), "wrong ELF class; 'snref doctor' says"),
         (OSError(12, "Cannot allocate memory"), "refused a request: Cannot allocate"),
         (OSError("no number"), "internal error: OSError: no number"),
@@ -132,6 +136,32 @@ def test_the_doctor_names_a_limit_and_sells_no_package_for_it(monkeypatch, capsy
     said = capsys.readouterr().out
     assert "cpu   FAILS  the limit 'ulimit -n 20' is too low" in said
     assert "pip install" not in said
+
+
+def test_a_net_that_the_machine_cannot_hold_is_refused_before_it_is_made(capsys):
+    assert main(["train", "lenet", "--batch", "99999999", "--device", "cpu"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert said.err.startswith("snref: not enough memory: training lenet needs ")
+
+
+@pytest.mark.parametrize("short", ["machine", "container", "process"])
+def test_the_least_of_all_limits_of_memory_counts(monkeypatch, short):
+    known = {"machine": 3000, "container": 2000, "process": 2500} | {short: 1000}
+    found = [(nbytes, f"the {name}'s") for name, nbytes in known.items()]
+    monkeypatch.setattr(limits, "_limits", lambda: found)
+    limits.check_memory(1000, "training")
+    said = f"^training needs 1001 bytes; the {short}'s is 1000$"
+    with pytest.raises(MemoryError, match=said):
+        limits.check_memory(1001, "training")
+    monkeypatch.setattr(limits, "_limits", list)
+    limits.check_memory(10**18, "training")
+
+
+@POSIX
+def test_the_limits_of_memory_of_this_machine_are_known():
+    assert all(nbytes > 0 for nbytes, _ in limits._limits())
+    assert limits._limits()[0][0] >= 2**20
 
 
 # The working folder
