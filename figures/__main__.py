@@ -1,4 +1,4 @@
-"""Draw a figure, measure for it, or compare all with the papers.
+"""Draw a figure, measure its data, or compare all figures with the papers.
 
 A figure is a module of this package with three functions and nothing global:
 
@@ -9,6 +9,7 @@ A figure is a module of this package with three functions and nothing global:
 
 import argparse
 import csv
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,12 +20,13 @@ from typing import Any
 
 import figures
 from figures.claims import Claim, table
+from snref.support.files import check_writable, complain, replacing, write
 
 HERE = Path(__file__).parent
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns its exit code."""
+    """Run a command line and return its exit code."""
     names = [*_modules(), "compare"]
     parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -38,19 +40,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="where data/ and pictures/ are; default: beside the scripts",
     )
     arguments = parser.parse_args(argv)
-    if arguments.name == "compare":
-        return _compare(arguments.out)
-    module = _modules()[arguments.name]
-    data = arguments.out / "data" / f"{arguments.name}.csv"
-    if arguments.measure:
+    try:
+        if arguments.name == "compare":
+            return _compare(arguments.out)
+        return _figure(arguments.name, arguments.out, arguments.measure)
+    except OSError as error:
+        complain(f"figures: {error.filename}: {error.strerror}")
+        return 2
+
+
+def _figure(name: str, folder: Path, measure: bool) -> int:
+    """Draw a figure from its data, measured now or before, and print its claims."""
+    module = _modules()[name]
+    data, picture = folder / "data" / f"{name}.csv", folder / "pictures" / f"{name}.png"
+    if measure:
+        data.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(str(data))
         _write(data, module.measure())
     if not data.is_file():
-        print(f"{data}: not there yet; add --measure", file=sys.stderr)
+        complain(f"figures: {data}: not measured yet; add --measure")
         return 1
     rows = read(data)
-    picture = arguments.out / "pictures" / f"{arguments.name}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
-    module.draw(rows).savefig(picture, dpi=150, bbox_inches="tight")
+    with replacing(picture) as file:
+        module.draw(rows).savefig(file, dpi=150, bbox_inches="tight")
     print(picture)
     if claims := module.compare(rows):
         print(table(claims))
@@ -58,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _modules() -> dict[str, ModuleType]:
-    """The figures, by name."""
+    """Return the figures by name."""
     found = {}
     for info in iter_modules(figures.__path__):
         if not info.name.startswith("_"):
@@ -69,20 +82,20 @@ def _modules() -> dict[str, ModuleType]:
 
 
 def _compare(folder: Path) -> int:
-    """All claims, of the figures that have been measured; 1 if an exact one fails."""
+    """Print the claims of all figures that are measured; 1 if an exact one fails."""
     claims: list[Claim] = []
     for name, module in _modules().items():
         data = folder / "data" / f"{name}.csv"
         if data.is_file():
             claims += module.compare(read(data))
         else:
-            print(f"{name}: not measured", file=sys.stderr)
+            complain(f"figures: {name}: not measured")
     print(table(claims))
     return int(any(claim.fails for claim in claims))
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV file, numbers as numbers."""
+    """Return the rows of a CSV file, with numbers as numbers."""
     with path.open(newline="", encoding="utf-8") as file:
         return [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
@@ -97,11 +110,11 @@ def _value(text: str) -> int | float | str:
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write(str(path), text.getvalue())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from figures.claims import Claim
 from snref import nets
+from snref.commands.compare import PAPER, PEAK
 from snref.net import route
 from snref.planning.reports import route_steps
 from snref.scheduler import PRESETS, schedule
@@ -26,7 +27,7 @@ SHOWN = {  # preset: how the paper calls it
 
 
 def measure() -> list[dict[str, Any]]:
-    """Memory at every step, in MiB, by preset."""
+    """Plan AlexNet with each preset. Returns the memory at every step, in MiB."""
     whole = route(nets.alexnet(batch=BATCH))
     curves = {name: route_steps(schedule(whole, PRESETS[name])) for name in SHOWN}
     return [
@@ -44,7 +45,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """A curve a preset, its peak marked."""
+    """Draw a curve for each preset, with its peak marked."""
     figure = Figure(figsize=(8, 4.2), layout="constrained")
     axes = figure.subplots()
     steps = [row["step"] for row in rows]
@@ -81,25 +82,16 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
 
 
 def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """The peaks that the paper prints."""
+    """Compare with the peaks that the paper prints."""
     peaks = {name: max(row[f"{name}_mib"] for row in rows) for name in SHOWN}
     return [
-        Claim("AlexNet b200, baseline, MiB", 2189.437, peaks["baseline"], "exact"),
-        Claim("AlexNet b200, liveness, MiB", 1489.355, peaks["liveness"], "exact"),
         Claim(
-            "AlexNet b200, + offload, MiB", 1132.155, peaks["offload"], "unexplained"
-        ),
-        Claim(
-            "AlexNet b200, + recompute, table",
-            886.23,
-            peaks["superneurons"],
-            "exact",
-            2,
-        ),
-        Claim(
-            "AlexNet b200, + recompute, figure",
-            886.385,
-            peaks["superneurons"],
-            "unexplained",
-        ),
+            f"AlexNet b{BATCH}, {name}, MiB",
+            number,
+            peaks[name],
+            "exact" if explained else "unexplained",
+            digits=len(str(number).partition(".")[2]),
+        )
+        for name, what, number, explained in PAPER["alexnet", BATCH]
+        if what == PEAK and name in peaks
     ]
