@@ -7,9 +7,14 @@ from math import prod
 
 from snref.layers.base import Node
 from snref.layers.shapes import rows
-from snref.plans import Launch, grid_of
+from snref.plans import Launch, Shape, grid_of
 
 BLOCK = 128
+
+
+def weights(w: Shape, outputs: int, bias: bool) -> dict[str, Shape]:
+    """Return the shapes of the parameters: w and, if there is one, the bias."""
+    return {"w": w, "b": (outputs,)} if bias else {"w": w}
 
 
 def add_bias(node: Node) -> tuple[Launch, ...]:
@@ -35,19 +40,18 @@ def add_bias(node: Node) -> tuple[Launch, ...]:
 
 
 def bias_gradient(node: Node) -> tuple[Launch, ...]:
-    """The gradient of the layer's bias, if it has one."""
+    """Compute the gradient of the layer's bias, if it has one."""
     db, dy = node.parameter_gradients.get("b"), node.dy
     if db is None:
         return ()
     matrix = len(dy.shape) == 2
-    channels = db.shape[0]
     return (
         Launch(
             "bias.backward_rows" if matrix else "bias.backward",
             (db,),
             (dy,),
             view="rows" if matrix else "channels",
-            grid=grid_of(channels, BLOCK) if matrix else (channels,),
+            grid=grid_of(db.size, BLOCK) if matrix else db.shape,
             block=(BLOCK,),
             flops=dy.size,
         ),

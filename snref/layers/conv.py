@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
-from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.conv_algorithms import Window, algorithms
 from snref.layers.shapes import (
     Padding,
@@ -62,28 +62,25 @@ class Conv(Layer):
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
         channels = inputs[0][1] // self.groups
-        shapes: dict[str, Shape] = {"w": (self.filters, channels, *pair(self.kernel))}
-        if self.bias:
-            shapes["b"] = (self.filters,)
-        return shapes
+        w = self.filters, channels, *pair(self.kernel)
+        return weights(w, self.filters, self.bias)
 
     def fans(self, w: Shape) -> tuple[float, float]:
         fan_in, fan_out = super().fans(w)
         return fan_in, fan_out / self.groups
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y, w = node.x, node.y, node.parameters["w"]
-        return (choice("forward", y, x, w, self.window), *add_bias(node))
+        w = node.parameters["w"]
+        return choice("forward", node.y, node.x, w, self.window) + add_bias(node)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         # dw first: it is the last to read x, whose memory dx may then take.
-        filter_gradient = choice("filter", dw, x, dy, self.window)
-        if dx is None:
-            return (filter_gradient, *bias_gradient(node))
-        data_gradient = choice("data", dx, dy, w, self.window)
-        return (filter_gradient, *bias_gradient(node), data_gradient)
+        return (
+            *choice("filter", dw, node.x, node.dy, self.window),
+            *bias_gradient(node),
+            *choice("data", node.dx, node.dy, w, self.window),
+        )
 
     @property
     def window(self) -> Window:
@@ -91,11 +88,15 @@ class Conv(Layer):
         return (*pair(self.stride), top, left, self.groups)
 
 
-def choice(part: Part, output: Tensor, a: Tensor, b: Tensor, window: Window) -> Choice:
-    """A part of a convolution, by its first algorithm for now.
+def choice(
+    part: Part, output: Tensor | None, a: Tensor, b: Tensor, window: Window
+) -> tuple[Work, ...]:
+    """Compute a part of a convolution, by its first algorithm for now.
 
     The output and the inputs are (y, x, w) for forward, (dx, dy, w) for data and
-    (dw, x, dy) for filter.
+    (dw, x, dy) for filter. None, a gradient that is not wanted, needs no work.
     """
+    if output is None:
+        return ()
     menu = algorithms(part, output.shape, a.shape, b.shape, window)
-    return Choice(part, output, (a, b), menu, menu[0])
+    return (Choice(part, output, (a, b), menu, menu[0]),)

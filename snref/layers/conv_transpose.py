@@ -5,7 +5,7 @@ from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
-from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.conv import choice
 from snref.layers.conv_algorithms import Window
 from snref.layers.shapes import Pair, check_window, image, pair
@@ -46,12 +46,8 @@ class ConvTranspose(Layer):
         return (n, self.filters, (p - 1) * h + r, (q - 1) * w + s)
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        shapes: dict[str, Shape] = {
-            "w": (inputs[0][1], self.filters, *pair(self.kernel))
-        }
-        if self.bias:
-            shapes["b"] = (self.filters,)
-        return shapes
+        w = inputs[0][1], self.filters, *pair(self.kernel)
+        return weights(w, self.filters, self.bias)
 
     def fans(self, w: Shape) -> tuple[float, float]:
         # w is (inputs, outputs, window); strides leave each output a part of the window
@@ -59,17 +55,16 @@ class ConvTranspose(Layer):
         return inputs * r * s / prod(pair(self.stride)), outputs * r * s
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y, w = node.x, node.y, node.parameters["w"]
-        return (choice("data", y, x, w, self.window), *add_bias(node))
+        w = node.parameters["w"]
+        return choice("data", node.y, node.x, w, self.window) + add_bias(node)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
-        filter_gradient = choice("filter", dw, dy, x, self.window)
-        if dx is None:
-            return (filter_gradient, *bias_gradient(node))
-        data_gradient = choice("forward", dx, dy, w, self.window)
-        return (filter_gradient, *bias_gradient(node), data_gradient)
+        return (
+            *choice("filter", dw, node.dy, node.x, self.window),
+            *bias_gradient(node),
+            *choice("forward", node.dx, node.dy, w, self.window),
+        )
 
     @property
     def window(self) -> Window:

@@ -5,9 +5,9 @@ from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
-from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.shapes import one
-from snref.plans import Launch, Shape, Work
+from snref.plans import Launch, Overwrite, Part, Shape, Tensor, Work
 
 SIDE = 16  # a block is 16 x 16 threads; what it computes is in its kernel's name
 LARGE = (64, 64)
@@ -40,63 +40,64 @@ class Linear(Layer):
         return (one(inputs)[0], self.outputs)
 
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        shapes: dict[str, Shape] = {"w": (self.outputs, prod(inputs[0][1:]))}
-        if self.bias:
-            shapes["b"] = (self.outputs,)
-        return shapes
+        return weights((self.outputs, prod(inputs[0][1:])), self.outputs, self.bias)
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y, w = node.x, node.y, node.parameters["w"]
-        outputs, inputs = w.shape
+        x, w = node.x, node.parameters["w"]
         tile = tile_for(x.shape[0])
-        product = Launch(
-            f"linear.forward_{tile[0]}x{tile[1]}",
-            (y,),
-            (x, w),
-            view="rows",
-            grid=tiles(x.shape[0], outputs, tile),
-            block=(SIDE, SIDE),
-            flops=2 * x.shape[0] * outputs * inputs,
+        return (
+            *product("forward", node.y, (x, w), w.shape[1], tile),
+            *add_bias(node),
         )
-        return (product, *add_bias(node))
 
     def backward(self, node: Node) -> tuple[Work, ...]:
         x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
-        outputs, inputs = w.shape
-        flops = 2 * x.shape[0] * outputs * inputs
-        filter_gradient = Launch(
-            "linear.filter_64x64",
-            (dw,),
-            (x, dy),
-            view="rows",
-            grid=tiles(outputs, inputs, LARGE),
-            block=(SIDE, SIDE),
-            flops=flops,
-        )
-        if dx is None:
-            return (filter_gradient, *bias_gradient(node))
         tile = tile_for(x.shape[0])
-        data_gradient = Launch(
-            f"linear.data_{tile[0]}x{tile[1]}",
-            (dx,),
-            (dy, w),
-            view="rows",
-            may_overwrite=((dx, x, "activations"),),
-            grid=tiles(x.shape[0], inputs, tile),
-            block=(SIDE, SIDE),
-            flops=flops,
+        return (
+            *product("filter", dw, (x, dy), x.shape[0], LARGE),
+            *bias_gradient(node),
+            *product("data", dx, (dy, w), self.outputs, tile, in_place=x),
         )
-        return (filter_gradient, *bias_gradient(node), data_gradient)
+
+
+def product(
+    part: Part,
+    output: Tensor | None,
+    inputs: tuple[Tensor, Tensor],
+    terms: int,
+    tile: tuple[int, int],
+    in_place: Tensor | None = None,
+) -> tuple[Launch, ...]:
+    """Launch a matrix product whose elements are sums of so many terms.
+
+    in_place: an input of the layer on whose memory the output may lie.
+    """
+    if output is None:
+        return ()
+    rows, columns = output.shape[0], output.size // output.shape[0]
+    overwrite: Overwrite = "activations"
+    return (
+        Launch(
+            f"linear.{part}_{tile[0]}x{tile[1]}",
+            (output,),
+            inputs,
+            view="rows",
+            may_overwrite=((output, in_place, overwrite),) if in_place else (),
+            grid=tiles(rows, columns, tile),
+            block=(SIDE, SIDE),
+            flops=2 * rows * columns * terms,
+        ),
+    )
 
 
 def tile_for(images: int) -> tuple[int, int]:
-    """The tile that wastes least on so many images."""
+    """Return the tile that wastes least on so many images."""
     return SMALL if images <= 2 * SMALL[0] else LARGE
 
 
 def tiles(rows: int, columns: int, tile: tuple[int, int]) -> tuple[int, int]:
-    """Blocks for a product of so many rows and columns, columns first.
+    """Return the grid of a product of so many rows and columns, columns first.
 
     >>> tiles(100, 1000, LARGE)
     (16, 2)

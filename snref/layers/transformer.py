@@ -1,12 +1,12 @@
-"""The layers of a transformer, for planning: no kernel of theirs is written.
+"""The layers of a transformer, for planning: their kernels are not written.
 
-Values are sequences of T tokens, (N, T, D) with D numbers a token. People who compare
-planners ask for a transformer beside the convolutional nets; its attention weights,
-(N, heads, T, T), are to it what the first activations are to those.
+Values are sequences of T tokens, (N, T, D), where each token has D numbers. The
+attention weights, (N, heads, T, T), take the most memory, as the first activations do
+in a convolutional net.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
@@ -16,25 +16,30 @@ from snref.plans import PLANNED, Launch, Shape, Tensor, Work
 
 def planned(
     kernel: str,
-    outputs: tuple[Tensor, ...],
-    inputs: tuple[Tensor, ...],
+    outputs: Iterable[Tensor | None],
+    inputs: Iterable[Tensor],
     flops: int,
     updates: bool = False,
-) -> Launch:
-    """A launch of a kernel that is not written."""
-    bytes_accessed = sum(tensor.nbytes for tensor in (*outputs, *inputs))
-    return Launch(
-        PLANNED + kernel,
-        outputs,
-        inputs,
-        updates=updates,
-        flops=flops,
-        bytes_accessed=bytes_accessed,
+) -> tuple[Launch, ...]:
+    """Launch a kernel that is not written, unless none of its outputs is wanted."""
+    reads = tuple(inputs)
+    writes = tuple(output for output in outputs if output is not None)
+    if not writes:
+        return ()
+    return (
+        Launch(
+            PLANNED + kernel,
+            writes,
+            reads,
+            updates=updates,
+            flops=flops,
+            bytes_accessed=sum(tensor.nbytes for tensor in writes + reads),
+        ),
     )
 
 
 def sequence(inputs: tuple[Shape, ...]) -> Shape:
-    """The shape of the only input, a batch of sequences (N, T, D)."""
+    """Return the shape of the only input, a batch of sequences (N, T, D)."""
     shape = one(inputs)
     if len(shape) != 3:
         raise ValueError(f"an input of shape {shape}: it must be (N, T, D)")
@@ -70,7 +75,7 @@ class Embedding(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, tables = node.x, node.y, node.parameters
-        size = y.nbytes // 4
+        size = y.size
         # Reads a row a token of the tables, not the tables: as much as it writes.
         return (
             Launch(
@@ -83,13 +88,13 @@ class Embedding(Layer):
         )
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        """Tokens have no derivative. The head has left its part in dtokens already."""
+        """Add to dtokens, which has the part of the head. Tokens have no gradient."""
         x, dy, gradients = node.x, node.dy, node.parameter_gradients
-        size = dy.nbytes // 4
+        size = dy.size
         dtokens, dplaces = gradients["tokens"], gradients["places"]
         return (
-            planned("embedding.tokens", (dtokens,), (x, dy), size, updates=True),
-            planned("embedding.places", (dplaces,), (dy,), size),
+            *planned("embedding.tokens", (dtokens,), (x, dy), size, updates=True),
+            *planned("embedding.places", (dplaces,), (dy,), size),
         )
 
 
@@ -110,17 +115,14 @@ class LayerNorm(Layer):
         return {"mean": inputs[0][:2], "variance": inputs[0][:2]}
 
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        saved, parameters = tuple(node.saved.values()), node.parameters.values()
-        flops = 8 * (x.nbytes // 4)
-        return (planned("layernorm.forward", (y, *saved), (x, *parameters), flops),)
+        x, outputs = node.x, (node.y, *node.saved.values())
+        inputs = x, *node.parameters.values()
+        return planned("layernorm.forward", outputs, inputs, 8 * x.size)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
-        saved, gradients = node.saved.values(), node.parameter_gradients.values()
-        outputs = (*gradients,) if dx is None else (dx, *gradients)
-        inputs = (x, dy, *saved, node.parameters["gamma"])
-        return (planned("layernorm.backward", outputs, inputs, 13 * x.nbytes // 4),)
+        x, outputs = node.x, (node.dx, *node.parameter_gradients.values())
+        inputs = x, node.dy, *node.saved.values(), node.parameters["gamma"]
+        return planned("layernorm.backward", outputs, inputs, 13 * x.size)
 
 
 @dataclass(frozen=True)
@@ -142,18 +144,16 @@ class TokenLinear(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, w, b = node.x, node.y, node.parameters["w"], node.parameters["b"]
-        flops = 2 * prod(y.shape) * x.shape[2]
-        return (planned("token_linear.forward", (y,), (x, w, b), flops),)
+        flops = 2 * y.size * x.shape[2]
+        return planned("token_linear.forward", (y,), (x, w, b), flops)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
-        gradients, w = node.parameter_gradients, node.parameters["w"]
-        flops = 2 * prod(dy.shape) * x.shape[2]
-        outputs = (gradients["w"], gradients["b"])
-        filter_gradient = planned("token_linear.filter", outputs, (x, dy), flops)
-        if dx is None:
-            return (filter_gradient,)
-        return (filter_gradient, planned("token_linear.data", (dx,), (dy, w), flops))
+        x, dy, w = node.x, node.dy, node.parameters["w"]
+        flops, gradients = 2 * dy.size * x.shape[2], node.parameter_gradients
+        return (
+            *planned("token_linear.filter", gradients.values(), (x, dy), flops),
+            *planned("token_linear.data", (node.dx,), (dy, w), flops),
+        )
 
 
 @dataclass(frozen=True)
@@ -173,15 +173,14 @@ class AttentionWeights(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y = node.x, node.y
-        flops = prod(y.shape) * (2 * x.shape[2] // 3 // self.heads + 5)
-        return (planned("attention_weights.forward", (y,), (x,), flops),)
+        flops = y.size * (2 * x.shape[2] // 3 // self.heads + 5)
+        return planned("attention_weights.forward", (y,), (x,), flops)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, y, dy, dx = node.x, node.y, node.dy, node.dx
-        if dx is None:
-            return ()
-        flops = prod(y.shape) * (4 * x.shape[2] // 3 // self.heads + 5)
-        return (planned("attention_weights.backward", (dx,), (x, y, dy), flops),)
+        x, y = node.x, node.y
+        flops = y.size * (4 * x.shape[2] // 3 // self.heads + 5)
+        inputs = x, y, node.dy
+        return planned("attention_weights.backward", (node.dx,), inputs, flops)
 
 
 @dataclass(frozen=True)
@@ -201,14 +200,13 @@ class AttentionMean(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         (p, x), y = node.xs, node.y
-        flops = 2 * p.shape[2] * prod(y.shape)
-        return (planned("attention_mean.forward", (y,), (p, x), flops),)
+        flops = 2 * p.shape[2] * y.size
+        return planned("attention_mean.forward", (y,), (p, x), flops)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        p, x = node.xs
-        outputs = tuple(dx for dx in node.dxs if dx is not None)
-        flops = 4 * p.shape[2] * prod(node.dy.shape)
-        return (planned("attention_mean.backward", outputs, (p, x, node.dy), flops),)
+        inputs, dy = (*node.xs, node.dy), node.dy
+        flops = 4 * node.x.shape[2] * dy.size
+        return planned("attention_mean.backward", node.dxs, inputs, flops)
 
 
 @dataclass(frozen=True)
@@ -218,18 +216,12 @@ class GELU(Layer):
     Source: Hendrycks and Gimpel 2016, section 2.
     """
 
-    def output_shape(self, *inputs: Shape) -> Shape:
-        return one(inputs)
-
     def forward(self, node: Node) -> tuple[Work, ...]:
-        x, y = node.x, node.y
-        return (planned("gelu.forward", (y,), (x,), 8 * (x.nbytes // 4)),)
+        return planned("gelu.forward", (node.y,), (node.x,), 8 * node.x.size)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
-        if dx is None:
-            return ()
-        return (planned("gelu.backward", (dx,), (x, dy), 13 * (x.nbytes // 4)),)
+        inputs = node.x, node.dy
+        return planned("gelu.backward", (node.dx,), inputs, 13 * node.x.size)
 
 
 @dataclass(frozen=True)
@@ -255,17 +247,16 @@ class TiedHead(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, table = node.x, node.y, node.parameters["tokens"]
-        flops = 2 * prod(x.shape) * self.vocabulary
-        return (planned("tied_head.forward", (y,), (x, table), flops),)
+        flops = 2 * x.size * self.vocabulary
+        return planned("tied_head.forward", (y,), (x, table), flops)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
-        x, dy, dx = node.x, node.dy, node.dx
-        table, dtable = node.parameters["tokens"], node.parameter_gradients["tokens"]
-        flops = 2 * prod(x.shape) * self.vocabulary
-        filter_gradient = planned("tied_head.filter", (dtable,), (x, dy), flops)
-        if dx is None:
-            return (filter_gradient,)
-        return (filter_gradient, planned("tied_head.data", (dx,), (dy, table), flops))
+        x, dy, table = node.x, node.dy, node.parameters["tokens"]
+        gradients, flops = node.parameter_gradients, 2 * x.size * self.vocabulary
+        return (
+            *planned("tied_head.filter", gradients.values(), (x, dy), flops),
+            *planned("tied_head.data", (node.dx,), (dy, table), flops),
+        )
 
     def update(self, node: Node) -> tuple[Work, ...]:
         return ()
@@ -295,8 +286,8 @@ class TokenSoftmax(Layer):
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, y, labels, loss = node.x, node.y, node.saved["labels"], node.saved["loss"]
-        flops = 9 * prod(x.shape)
-        return (planned("token_softmax.forward", (y, loss), (x, labels), flops),)
+        inputs = x, labels
+        return planned("token_softmax.forward", (y, loss), inputs, 9 * x.size)
 
     def backward(self, node: Node) -> tuple[Work, ...]:
         y, labels, dx = node.y, node.saved["labels"], node.dx
@@ -308,7 +299,7 @@ class TokenSoftmax(Layer):
                 (dx,),
                 (y, labels),
                 may_overwrite=((dx, y, "gradients"),),
-                flops=2 * prod(y.shape),
+                flops=2 * y.size,
                 bytes_accessed=2 * y.nbytes + labels.nbytes,
             ),
         )
