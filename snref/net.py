@@ -32,7 +32,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A layer as it was added."""
+    """A layer as it was added to a net."""
 
     name: str
     layer: Layer
@@ -43,6 +43,9 @@ class _Entry:
 @dataclass
 class Net:
     """A directed acyclic graph of layers from one input to one loss.
+
+    Add the input, then layers; each ``add`` and ``chain`` returns the output, for
+    layers after it to read.
 
     declarations  "original": each layer reads in backward what the paper's code reads
                   (all exact numbers hold with it); "lean": what the mathematics needs
@@ -81,7 +84,7 @@ class Net:
         one_of("branch_order", self.branch_order, get_args(BranchOrder))
 
     def input(self, shape: Sequence[int], name: str = "data") -> Value:
-        """The images of a batch, (N, C, H, W) or (N, features)."""
+        """Add the input: the images of a batch, (N, C, H, W) or (N, features)."""
         if self._input is not None:
             raise ValueError(f"{self.name} has its input already: {self._input.name}")
         if len(shape) < 2:
@@ -93,7 +96,7 @@ class Net:
         return self._input
 
     def add(self, name: str, layer: Layer, *inputs: Value) -> Value:
-        """Add a layer that reads these values; returns its output.
+        """Add a layer that reads these values; return its output.
 
         Raises ValueError, naming the layer, if the shapes do not fit it.
         """
@@ -156,7 +159,7 @@ class Net:
         )
 
     def with_batch(self, batch: int) -> "Net":
-        """The same net for batches of another size."""
+        """Return the same net for batches of another size."""
         net = replace(self, _entries=[], _values={}, _input=None, _nodes=None)
         shape = self.input_shape
         assert self._input is not None
@@ -169,19 +172,19 @@ class Net:
 
     @property
     def forks(self) -> ForkMode:
-        """Whether forks copy, after the default of the declarations."""
+        """Return whether forks copy or share; the declarations give the default."""
         return self.fork or ("copy" if self.declarations == "original" else "share")
 
     @property
     def has_image_gradient(self) -> bool:
-        """Whether backward computes the gradient of the input."""
+        """Return whether backward computes the gradient of the input."""
         if self.image_gradient is None:
             return self.declarations == "original"
         return self.image_gradient
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The layers in forward order, forks included, with their tensors."""
+        """Return the layers in forward order, forks included, with their tensors."""
         if self._nodes is None:
             self._nodes = _make_nodes(self)
         return self._nodes
@@ -197,19 +200,21 @@ class Net:
         return self._input.shape
 
     def tensors(self, *kinds: Kind) -> tuple[Tensor, ...]:
-        """The net's distinct tensors of these kinds, in forward order."""
+        """Return the net's distinct tensors of these kinds, in forward order."""
         tensors = (tensor for node in self.nodes for tensor in node.tensors)
         return tuple(dict.fromkeys(t for t in tensors if t.kind in kinds))
 
 
 def _check_name(what: str, name: str) -> None:
-    """Names stand in plans, tables and files: on one line, and not empty."""
+    """Raise ValueError unless a name is one line of text, as files need it."""
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise ValueError(f"{what} is called {name!r}: a name has letters, on one line")
+        raise ValueError(
+            f"{what} is called {name!r}: a name is one line of text, and not empty"
+        )
 
 
 def _check_shape(what: str, shape: Sequence[int]) -> None:
-    """Sizes are whole numbers >= 1, and not so many that no device has the bytes."""
+    """Raise ValueError unless all sizes are integers >= 1, of at most LARGEST bytes."""
     if not all(hasattr(size, "__index__") and index(size) > 0 for size in shape):
         said = shortened(tuple(shape))
         raise ValueError(f"{what} of shape {said}: every size is a whole number >= 1")
@@ -219,11 +224,12 @@ def _check_shape(what: str, shape: Sequence[int]) -> None:
 
 
 def route(net: Net) -> Plan:
-    """Forward, backward and update of every layer, in order of execution.
+    """Return forward, backward and update of every layer, in order of execution.
 
-    A layer's forward runs when all its inputs are there, then its readers', depth
-    first (SuperNeurons, Algorithm 1); the backward route is built the same way from
-    the loss, with readers and inputs swapped. Parameters are updated at the end.
+    The forward of a layer runs when all its inputs are computed; then the layers that
+    read it follow, depth first (SuperNeurons, Algorithm 1). The backward route is built
+    the same way from the loss, with readers and inputs swapped. Parameters are updated
+    at the end.
     """
     forward = [
         Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
@@ -242,13 +248,13 @@ def route(net: Net) -> Plan:
 
 
 def inference(net: Net) -> Plan:
-    """Forward of every layer, as it is when the net is evaluated."""
+    """Return the forward of every layer as it is when the net is evaluated."""
     runs = (Run(n.name, "forward", n.layer.inference(n)) for n in net.nodes)
     return Plan(tuple(runs))
 
 
 def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:
-    """Every layer after all layers that read its outputs, from the loss."""
+    """Order the layers from the loss, each after all layers that read its outputs."""
     maker = {dy: node for node in nodes for dy in node.dys}
     inputs = {n.name: [maker[t] for t in n.dxs if t in maker] for n in nodes}
     readers = {node.name: len(node.dys) for node in nodes}
@@ -262,7 +268,10 @@ def _visit(
     awaited: Callable[[Item], int],
     order: BranchOrder,
 ) -> list[Item]:
-    """Depth first from start; each waits until it was reached from all it awaits."""
+    """Visit depth first from start, each item when it is reached for the last time.
+
+    awaited(item) is how often it is reached.
+    """
     reached: dict[int, int] = {}
     visited, stack = [], [start]
     while stack:
@@ -280,7 +289,7 @@ def _visit(
 
 @dataclass(slots=True, eq=False)
 class _Wire:
-    """A layer on its way to becoming a node: whom it reads, who reads it."""
+    """A layer, connected with the layers that it reads and that read it."""
 
     name: str
     layer: Layer | None  # None for the input
@@ -289,7 +298,7 @@ class _Wire:
 
 
 def _wire(net: Net) -> _Wire:
-    """Connect the layers as added, a fork after each value that several read."""
+    """Connect the layers, with a fork after each value that several layers read."""
     copies = net.forks == "copy"
     assert net._input is not None
     root = _Wire(net._input.name, None)
@@ -322,7 +331,7 @@ def _wire(net: Net) -> _Wire:
 
 
 def _make_nodes(net: Net) -> tuple[Node, ...]:
-    """The nodes in forward order, with all their tensors."""
+    """Make the nodes in forward order, with all their tensors."""
     if net._input is None or not net._entries:
         raise ValueError(f"net {net.name!r} has no layers")
     order = _visit(

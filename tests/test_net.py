@@ -180,10 +180,10 @@ def test_a_value_is_of_this_net_and_not_only_of_its_name() -> None:
 @pytest.mark.parametrize("name", ["", "two\nlines", "\ud800", 3])
 def test_a_name_is_on_one_line(name: str) -> None:
     net = Net("wrong")
-    with pytest.raises(ValueError, match=r"the input is called .*on one line"):
+    with pytest.raises(ValueError, match=r"the input is called .*is one line"):
         net.input((2, 8), name)
     x = net.input((2, 8))
-    with pytest.raises(ValueError, match=r"a layer is called .*on one line"):
+    with pytest.raises(ValueError, match=r"a layer is called .*is one line"):
         net.add(name, Linear(3), x)
 
 

@@ -73,7 +73,7 @@ class Node:
 
     @property
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors of the node but the gradients of its outputs."""
+        """Yield all tensors of the node but the gradients of its outputs."""
         yield from self.xs
         yield from self.parameters.values()
         yield from self.parameter_gradients.values()

@@ -13,7 +13,7 @@ STRIP = 64  # threads of its other kernels, along the pixels of a channel
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """Every channel shifted and scaled to a learned mean and deviation.
+    """Shift and scale every channel to a learned mean and deviation.
 
     With m values in a channel of the batch, mean u, variance v = 1/m sum (x - u)^2,
     and z = (x - u) / sqrt(v + epsilon):
@@ -23,8 +23,8 @@ class BatchNorm(Layer):
                dx = gamma / sqrt(v + epsilon) (dy - dbeta/m - z dgamma/m)
     update     running = (1 - momentum) running + momentum (u or m/(m-1) v)
 
-    The running statistics, which evaluation uses, are no part of forward: a forward
-    that runs again must not move them a second time.
+    The running statistics, which evaluation uses, are updated in update and not in
+    forward: a forward that runs again must not update them a second time.
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """

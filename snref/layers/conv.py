@@ -20,7 +20,7 @@ from snref.plans import Choice, Part, Shape, Tensor, Work
 
 @dataclass(frozen=True)
 class Conv(Layer):
-    """Every output is a weighted sum of a window of its group's channels.
+    """A convolution: each output is a weighted sum of a window of its group's channels.
 
     forward    y[n,k,p,q] = b[k] + sum_crs x[n,c,ph+r,qw+s] w[k,c,r,s]
     backward   dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,ph+r,qw+s]

@@ -19,7 +19,7 @@ Window: TypeAlias = tuple[int, int, int, int, int]
 
 SIDE = 16  # a block of a product is 16 x 16 threads ...
 TILE = 64  # ... and computes 64 x 64 outputs, unless its kernel's name says otherwise
-MOST_BLOCKS = 4096  # a kernel that loops over rows needs no more to fill a GPU
+MOST_BLOCKS = 4096  # enough to fill a GPU, for a kernel that loops over rows
 
 # (rows, columns) of the outputs that a block computes: filters or channels by pixels;
 # filter gradient: a filter's weights by filters. Kernels are made for these only.
@@ -41,7 +41,7 @@ COPY = 24
 def algorithms(
     part: Part, output: Shape, a: Shape, b: Shape, window: Window
 ) -> tuple[Algorithm, ...]:
-    """The ways to compute a part of a convolution; the first needs no workspace.
+    """Return the ways to compute a part of a convolution; the first needs no workspace.
 
     The shapes are those of the part's output and two inputs: (y, x, w) for forward,
     (dx, dy, w) for data and (dw, x, dy) for filter.
@@ -95,7 +95,7 @@ class _Convolution:
 
     @property
     def images(self) -> int:
-        """Images of a slice."""
+        """Return the number of images of a slice."""
         return min(self.x[0], _ceil(SLICE, prod(self.y[2:])))
 
     @property
@@ -104,12 +104,12 @@ class _Convolution:
 
     @property
     def phases(self) -> int:
-        """Sets of pixels that meet the same taps."""
+        """Return the number of sets of pixels that use the same filter taps."""
         return self.window[0] * self.window[1]
 
     @property
     def phase(self) -> tuple[int, int]:
-        """Rows and columns of the largest phase."""
+        """Return rows and columns of the largest of these sets."""
         down, across = self.window[:2]
         return _ceil(self.x[2], down), _ceil(self.x[3], across)
 
@@ -120,7 +120,7 @@ class _Convolution:
         workspace: int = 0,
         order: str = "taps",
     ) -> Algorithm:
-        """The launches as an algorithm, workspace in numbers."""
+        """Make an algorithm of launches; workspace counts elements."""
 
         def bound(
             output: Tensor, a: Tensor, b: Tensor, scratch: Tensor | None
@@ -137,7 +137,7 @@ class _Convolution:
 
 @dataclass(frozen=True)
 class _Launch:
-    """A launch whose tensors are still roles: "output", "a", "b" and "workspace"."""
+    """A launch whose tensors are named by role: "output", "a", "b" and "workspace"."""
 
     kernel: str
     outputs: tuple[str, ...]
@@ -165,8 +165,10 @@ class _Launch:
 
 
 def _direct(conv: _Convolution) -> Algorithm:
-    """A thread for every output: the pixels of a channel, or the weights of a filter,
-    in a row of blocks."""
+    """Compute each output with a thread of its own.
+
+    A row of blocks has the pixels of a channel, or the weights of a filter.
+    """
     if conv.part == "filter":
         across, down = prod(conv.w[1:]), conv.w[0]
     else:
@@ -187,7 +189,7 @@ def _direct(conv: _Convolution) -> Algorithm:
 
 
 def _tiled(conv: _Convolution) -> Algorithm:
-    """A block for every tile of outputs."""
+    """Compute each tile of outputs with a block."""
     if conv.part == "filter":
         return conv.algorithm("tiled", (_tiled_filter(conv, apart=False),))
     n, k = conv.y[:2]
@@ -219,7 +221,7 @@ def _tiled(conv: _Convolution) -> Algorithm:
 
 
 def _sliced(conv: _Convolution) -> Algorithm:
-    """A block for every tile of a filter gradient and every slice of images."""
+    """Compute each tile of a filter gradient with a block for each slice of images."""
     size = conv.slices * prod(conv.w)
     total = _Launch(
         "tiled.sum_slices",
@@ -236,7 +238,7 @@ def _sliced(conv: _Convolution) -> Algorithm:
 
 
 def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
-    """The filter gradient, or its slices apart in the workspace."""
+    """Launch the filter gradient, or its slices apart, in the workspace."""
     c, r, s = conv.w[1:]
     own = conv.w[0] // conv.groups
     tiles = FILTER_STRIDED if conv.window[1] > 1 else FILTER
@@ -255,7 +257,7 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
 
 
 def _sizes(conv: _Convolution) -> tuple[int, int, int, int]:
-    """Height and width of the images and of the outputs, as `tiled` sees them."""
+    """Return height and width of images and outputs, as the kernel sees them."""
     h, w = conv.x[2:]
     p, q = conv.y[2:]
     if (*conv.w[2:], *conv.window[:4]) == (1, 1, 1, 1, 0, 0) and (h, w) == (p, q):
@@ -264,7 +266,7 @@ def _sizes(conv: _Convolution) -> tuple[int, int, int, int]:
 
 
 def _im2col(conv: _Convolution) -> Algorithm:
-    """The pixels that each tap meets, written out; then one matrix product."""
+    """Write out the pixels for each filter tap; then multiply matrices."""
     n, k, p, q = conv.y
     c, r, s = conv.w[1:]
     h, w = conv.x[2:]
@@ -312,7 +314,7 @@ def _im2col(conv: _Convolution) -> Algorithm:
 
 
 def _winograd(conv: _Convolution) -> Algorithm:
-    """Filters and pixels transformed, sixteen matrix products, the outputs back."""
+    """Transform filters and pixels, multiply 16 pairs of matrices, transform back."""
     top, left, groups = conv.window[2:]
     if conv.part == "forward":
         source, result, filters = conv.x, conv.y, "forward_filters"
@@ -326,13 +328,13 @@ def _winograd(conv: _Convolution) -> Algorithm:
     own_c, own_k = c // groups, k // groups
     us, vs, ms = 16 * k * own_c, 16 * c * tiles, 16 * k * tiles
     lines = min(n * height, MOST_BLOCKS)
-    turned = (groups,) if conv.part == "data" else ()
+    scalars = (groups,) if conv.part == "data" else ()
     launches = (
         _Launch(
             f"winograd.{filters}",
             ("workspace",),
             ("b",),
-            turned,
+            scalars,
             (*grid_of(own_c), rows(k)),
             28 * k * own_c,
             4 * (prod(conv.w) + us),
@@ -376,7 +378,7 @@ def _ceil(a: int, b: int) -> int:
 def _cheapest(
     tiles: dict[str, tuple[int, int]], height: int, width: int
 ) -> tuple[str, tuple[int, int]]:
-    """The tile that covers height x width outputs with the least work, and its name.
+    """Return the tile that covers height x width outputs with least work, by name.
 
     >>> _cheapest(FORWARD_STRIDED, 96, 6050), _cheapest(FORWARD_STRIDED, 64, 25088)
     (('strided_96x4', (96, 64)), ('strided_32x8', (32, 128)))
@@ -390,9 +392,9 @@ def _cheapest(
 
 
 def _rows_of_pixels(count: int) -> tuple[int, int]:
-    """Height and width of an image of so many pixels that fills rows of 16 best.
+    """Return a height and width, with this product, whose rows fill blocks of 16 best.
 
-    A filter of one tap and stride 1 sees no neighbours, so any width will do.
+    A 1x1 filter with stride 1 reads no neighbours, so any width will do.
 
     >>> _rows_of_pixels(56 * 56), _rows_of_pixels(7 * 7)
     ((196, 16), (1, 49))

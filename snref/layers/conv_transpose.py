@@ -14,7 +14,7 @@ from snref.plans import Shape, Work
 
 @dataclass(frozen=True)
 class ConvTranspose(Layer):
-    """A convolution backwards: its forward is the data gradient of ``Conv``.
+    """A transposed convolution: its forward is the data gradient of ``Conv``.
 
     forward    y[n,k,i,j] = b[k] + sum_crs x[n,c,p,q] w[c,k,r,s]
                             over the p, q, r, s with ph+r = i, qw+s = j

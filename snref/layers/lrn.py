@@ -13,7 +13,7 @@ LARGEST = 15  # channels that a thread of the backward keeps
 
 @dataclass(frozen=True)
 class LRN(Layer):
-    """A channel divided by a power of what its neighbours at the same pixel hold.
+    """Divide each channel by a power of a sum over neighbouring channels of the pixel.
 
     forward    d_c = k + alpha/size sum_j x_j^2  over the ``size`` channels j around c
                y_c = x_c d_c^-beta

@@ -1,4 +1,4 @@
-"""Shapes of images under a sliding window: sizes, strides, padding; and refusals."""
+"""Shapes of images under a sliding window, and the checks of a layer's inputs."""
 
 from typing import TypeAlias
 
@@ -11,12 +11,12 @@ MOST_ROWS = 65535  # blocks of a grid in its second or third dimension, on every
 
 
 def pair(value: Pair) -> tuple[int, int]:
-    """One number for height and width, or one for each."""
+    """Return (height, width) of one number for both, or of one for each."""
     return (value, value) if isinstance(value, int) else value
 
 
 def sides(padding: Padding) -> tuple[int, int, int, int]:
-    """Padding of the top, bottom, left and right side.
+    """Return the padding of the top, bottom, left and right side.
 
     >>> sides(1), sides((0, 3)), sides((0, 1, 0, 1))
     ((1, 1, 1, 1), (0, 0, 3, 3), (0, 1, 0, 1))
@@ -48,10 +48,10 @@ def check_window(kernel: Pair, stride: Pair, padding: Padding) -> None:
 
 
 def positions(image: Shape, kernel: Pair, stride: Pair, padding: Padding) -> Shape:
-    """Height and width of the output: how many places a window has in an image.
+    """Return the height and width of the output: the number of places of a window.
 
-    The window starts in the padding and stays inside it; what is left over at the
-    end is not read.
+    The window starts in the padding and stays inside it. Pixels at the end that no
+    window reaches are not read.
 
     >>> positions((227, 227), 11, 4, 0)
     (55, 55)
@@ -68,14 +68,14 @@ def positions(image: Shape, kernel: Pair, stride: Pair, padding: Padding) -> Sha
 
 
 def one(inputs: tuple[Shape, ...]) -> Shape:
-    """The shape of the only input."""
+    """Return the shape of the only input."""
     if len(inputs) != 1:
-        raise ValueError(f"{len(inputs)} inputs: it has exactly one")
+        raise ValueError(f"{len(inputs)} inputs: this layer has exactly one")
     return inputs[0]
 
 
 def image(inputs: tuple[Shape, ...]) -> Shape:
-    """The shape of the only input, a batch of images (N, C, H, W)."""
+    """Return the shape of the only input, a batch of images (N, C, H, W)."""
     shape = one(inputs)
     if len(shape) != 4:
         raise ValueError(f"an input of shape {shape}: it must be (N, C, H, W)")
@@ -83,12 +83,12 @@ def image(inputs: tuple[Shape, ...]) -> Shape:
 
 
 def several(inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """The shapes of two or more inputs."""
+    """Return the shapes of two or more inputs."""
     if len(inputs) < 2:
         raise ValueError(f"{len(inputs)} input: a join has at least 2")
     return inputs
 
 
 def rows(count: int) -> int:
-    """Rows of blocks in a grid, for a kernel that goes through so many things."""
+    """Return the rows of blocks of a grid, for a kernel that loops over a count."""
     return min(count, MOST_ROWS)

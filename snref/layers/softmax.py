@@ -94,7 +94,7 @@ class PixelSoftmax(Layer):
                -log y[n,label[n,i],i] over images n and pixels i
     backward   dx[n,k,i] = (y[n,k,i] - (k = label[n,i])) / (N H W)
 
-    Its kernels are planned for but not written.
+    Its kernels are not written yet: such a net can be planned only.
 
     Source: Ronneberger et al. 2015, section 3, without weights.
     """

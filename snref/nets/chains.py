@@ -11,7 +11,7 @@ VGG = {  # convolutions before every pooling: columns D and E
 
 
 def digits(batch: int, input_size: int = 8) -> Net:
-    """A net for digits of 1 x 8 x 8, small, of the kinds of layers of AlexNet."""
+    """A small net for digits of 1 x 8 x 8, with the kinds of layers of AlexNet."""
     return _chain(
         "digits",
         (batch, 1, input_size, input_size),
@@ -47,7 +47,7 @@ def lenet(batch: int, input_size: int = 28) -> Net:
 
 
 def alexnet(batch: int, input_size: int = 227) -> Net:
-    """23 layers, 62,378,344 parameters: in one tower, without groups.
+    """AlexNet: 23 layers, 62,378,344 parameters; without groups.
 
     Source: Krizhevsky et al. 2012, section 3.5.
     """

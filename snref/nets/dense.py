@@ -1,4 +1,4 @@
-"""DenseNet: every layer of a block reads all before it."""
+"""DenseNet: every layer of a block reads the outputs of all before it."""
 
 from snref.layers import (
     AveragePool,

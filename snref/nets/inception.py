@@ -1,4 +1,4 @@
-"""Inception-v4: a fan of branches, concatenated, many times."""
+"""Inception-v4: modules of several branches that are concatenated."""
 
 from dataclasses import dataclass
 
@@ -64,7 +64,7 @@ class _Builder:
         stride: int = 1,
         padding: Padding = 0,
     ) -> Value:
-        """Convolution, batch normalization, ReLU."""
+        """Add a convolution, batch normalization and ReLU."""
         normalized = self.batch_norm or name == "stem.1"
         settings = Conv(filters, kernel, stride, padding, bias=not normalized)
         x = self.net.add(f"{name}.conv", settings, x)
@@ -73,19 +73,19 @@ class _Builder:
         return self.net.add(f"{name}.relu", ReLU(), x)
 
     def wide(self, name: str, x: Value, filters: int, width: int) -> Value:
-        """A 1 x width convolution that keeps the image's size."""
+        """Add a 1 x width convolution that keeps the size of the image."""
         return self.conv(name, x, filters, (1, width), padding=(0, width // 2))
 
     def high(self, name: str, x: Value, filters: int, height: int) -> Value:
-        """A height x 1 convolution that keeps the image's size."""
+        """Add a height x 1 convolution that keeps the size of the image."""
         return self.conv(name, x, filters, (height, 1), padding=(height // 2, 0))
 
     def mean(self, name: str, x: Value) -> Value:
-        """The mean of every 3 x 3 neighbourhood."""
+        """Add the mean of every 3 x 3 neighbourhood."""
         return self.net.add(name, AveragePool(3, stride=1, padding=1), x)
 
     def halve(self, name: str, x: Value) -> Value:
-        """The maximum of every second 3 x 3 window."""
+        """Add the maximum of every second 3 x 3 window."""
         return self.net.add(name, MaxPool(3, stride=2), x)
 
     def concat(self, name: str, *branches: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Random nets: small enough to run, odd enough to find faults in a planner."""
+"""Random nets: small enough to run, irregular enough to find faults in a planner."""
 
 from dataclasses import dataclass
 from random import Random
@@ -25,7 +25,7 @@ WIDE = 64  # channels from which on the next layer is a convolution
 
 
 def random_net(seed: int, batch: int = 2) -> Net:
-    """A net of 5 to 60 layers, always the same for a seed.
+    """Make a net of 5 to 60 layers, always the same for a seed.
 
     Forks are nested up to three deep, a tensor is read by up to five layers, joins
     add or concatenate two to four, and the largest tensor is often a hundred times
@@ -52,7 +52,7 @@ class _Builder:
     added: int = 0
 
     def piece(self, x: Value, depth: int) -> Value:
-        """A layer, or a fork with its branches and joins."""
+        """Add a layer, or a fork with its branches and joins."""
         readers = self.random.randint(2, 5)
         room = self.left >= 2 * readers  # the fork, a layer a branch, the joins
         if depth < DEEPEST and room and self.random.random() < 0.35:
@@ -60,7 +60,7 @@ class _Builder:
         return self.layer(x)
 
     def fork(self, x: Value, readers: int, depth: int) -> Value:
-        """Branches from x, then joins of two to four until one value is left."""
+        """Add branches of x, then joins of two to four until one value is left."""
         self.left -= 2 * readers
         outermost = depth == 1  # an inner fork's join may meet branches of x's size
         halve = outermost and min(x.shape[2:]) > 2 and self.random.random() < 0.4
@@ -74,7 +74,7 @@ class _Builder:
         return values[0]
 
     def branch(self, x: Value, halve: bool, depth: int) -> Value:
-        """A few pieces that keep height and width, or all that halve it first."""
+        """Add pieces. All branches of a fork keep height and width, or halve them."""
         if halve:
             x = self.add(self.halving(), x)
         elif self.random.random() < 0.2:
@@ -102,7 +102,7 @@ class _Builder:
         )
 
     def tail(self, x: Value) -> None:
-        """At most TAIL layers: classes, sometimes from two sides, and the loss."""
+        """Add at most TAIL layers: classes, sometimes a sum of two, and the loss."""
         classes = Linear(self.random.randint(2, 10))
         if self.random.random() < 0.5:
             x = self.add(AveragePool(), x)
@@ -116,7 +116,7 @@ class _Builder:
         self.add(Softmax(), x)
 
     def keeping(self, x: Value) -> Layer:
-        """A layer that keeps height and width."""
+        """Draw a layer that keeps height and width."""
         if x.shape[1] > WIDE:
             return self.convolution(x.shape[1])
         match self.random.choice(
@@ -137,7 +137,7 @@ class _Builder:
                 return pool(3, stride=1, padding=1)
 
     def convolution(self, channels: int) -> Layer:
-        """Odd kernels, padded to keep height and width; sometimes in groups."""
+        """Draw a convolution that keeps height and width, sometimes in groups."""
         r, s = self.random.choice(((1, 1), (3, 3), (3, 3), (5, 5), (1, 7), (5, 1)))
         filters = self.random.choice((1, 2, 4, 8, 16, 32))
         groups = 2 if channels % 2 == 0 and filters % 2 == 0 else 1
@@ -150,7 +150,7 @@ class _Builder:
         )
 
     def halving(self) -> Layer:
-        """A layer that halves height and width, rounding up."""
+        """Draw a layer that halves height and width, rounding up."""
         match self.random.randrange(3):
             case 0:
                 return MaxPool(3, stride=2, padding=1)

@@ -10,9 +10,9 @@ WIDTH = 64  # channels before the first halving
 def unet(batch: int, input_size: int = 512) -> Net:
     """U-Net for two classes of pixels of 1 x 512 x 512 images.
 
-    Convolutions are padded, so that output and input are of one size and nothing need
-    be cut off; the source pads the image by mirroring instead. Every output of the
-    way down is read again on the way up, much later.
+    Convolutions are padded, so that output and input have one size; the source mirrors
+    the image's edge instead, and crops. Each level's output on the way down is read
+    again at the same level on the way up.
 
     Source: Ronneberger et al. 2015, figure 1.
     """

@@ -75,7 +75,7 @@ class Launch:
 
     @property
     def kernel_name(self) -> str:
-        """The kernel's name, for messages and files.
+        """Return the kernel's name, for messages and files.
 
         A kernel that was given as an object, and that no other process could import,
         is "function (not importable)".
@@ -103,7 +103,7 @@ class Launch:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the launch, as often as it names them."""
+        """Return all tensors of the launch, as often as it names them."""
         return self.outputs + self.inputs + self.retained
 
 
@@ -151,7 +151,7 @@ class Choice:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The output and the inputs; the workspace is not one of them."""
+        """Return the output and the inputs; the workspace is not one of them."""
         return (self.output, *self.inputs)
 
     @property
@@ -171,10 +171,10 @@ Work: TypeAlias = Launch | Choice  # what the step of a layer is made of
 
 
 def grid_of(threads: int, block: int = 256) -> tuple[int, ...]:
-    """Blocks with a thread for each of so many elements.
+    """Return the grid that has a thread for each of so many elements.
 
-    The kernels' loops would do with fewer. But then a block returns to memory far from
-    where it was, once a round, and a CPU that runs it loses half its bandwidth.
+    The loops of the kernels work with fewer threads, too. But then each block jumps far
+    through memory, and a CPU that runs it loses half its bandwidth.
 
     >>> grid_of(1000)
     (4,)

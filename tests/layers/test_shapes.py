@@ -157,7 +157,7 @@ def test_settings_without_meaning_are_refused(make, message: str) -> None:  # ty
         (Conv(4, 5), [(1, 3, 4, 9)], "image of 4x9, .* smaller than the kernel of 5x5"),
         (Conv(4, 3, groups=2), [(1, 3, 8, 8)], "groups 2: must divide 3 channels"),
         (Conv(4, 3), [(1, 3)], r"must be \(N, C, H, W\)"),
-        (Conv(4, 3), [(1, 3, 8, 8)] * 2, "2 inputs: it has exactly one"),
+        (Conv(4, 3), [(1, 3, 8, 8)] * 2, "2 inputs: this layer has exactly one"),
         (MaxPool(3), [(1, 3, 8, 2)], "smaller than the kernel"),
         (AveragePool(3), [(1, 3, 2, 8)], "smaller than the kernel"),
         (LRN(), [(1, 3)], r"must be \(N, C, H, W\)"),
