@@ -7,7 +7,7 @@ one order give the same bits. The plan chooses (``scheduler/algorithms.py``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -32,12 +32,14 @@ FILTER_STRIDED = {"strided_64x96": (64, 96), "strided_80x64": (80, 64)}
 # A filter gradient sums slices of images, each of at least so many output pixels.
 SLICE = 1024
 
+MENUS = 4096  # of the latest shapes are kept: more than any net has
+
 # What copying an element into a tile costs, in multiply-adds of the tile's product: on
 # the CPU device some 1.5 cycles, in which it could do 16 multiply-adds each.
 COPY = 24
 
 
-@cache
+@lru_cache(MENUS)
 def algorithms(
     part: Part, output: Shape, a: Shape, b: Shape, window: Window
 ) -> tuple[Algorithm, ...]:

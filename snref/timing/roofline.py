@@ -1,9 +1,11 @@
-"""The virtual device: no data, three clocks, and a roofline for every kernel.
+"""Modelled costs: the roofline of a machine that need not be here.
 
-It says how long a plan would take on a machine that is not here, for nets that would
-never fit on the one that is. A kernel takes ``max(flops / peak, bytes / bandwidth) +
-latency`` (Williams, Waterman and Patterson 2009), a copy ``bytes / link + latency``.
-Such seconds rank plans; they are a model and no measurement.
+A kernel takes ``max(flops / peak, bytes / bandwidth) + latency`` (Williams, Waterman
+and Patterson 2009), a copy ``bytes / link + latency``. Such seconds rank plans. They
+are a model, not a measurement.
+
+A machine is a file of ten lines under ``machines/``, or anywhere else: every number
+with its source.
 """
 
 import tomllib
@@ -12,13 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from snref.plans import (
-    Algorithm,
-    Choice,
-    Part,
-    Phase,
-    Plan,
-)
+from snref.plans import Algorithm, Choice, Part, Phase, Plan
 from snref.support.files import read
 from snref.timing.costs import Costs
 
@@ -56,7 +52,7 @@ class Machine:
     title: str
     flops: float
     bandwidth: float
-    memory: int
+    memory: float
     to_host: float
     to_device: float
     launch_latency: float
@@ -122,44 +118,32 @@ def machine(name: str) -> Machine:
 
 def _machine(path: Path, table: dict[str, Any]) -> Machine:
     """Check a machine's file, number by number."""
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for key, unit in NUMBERS.items():
+        least = 0 if unit == "seconds" else 1
         match table.get(key):
             case {"value": value, "source": str(source)} if _is_within(
-                value, 0 if unit == "seconds" else 1, MOST
+                value, least, MOST
             ):
                 values[key], sources[key] = value, source
             case _:
-                least = ">= 0" if unit == "seconds" else ">= 1"
                 raise ValueError(
-                    f"{path}: {key!r} must be a table of a value in {unit}, {least} "
+                    f"{path}: {key!r} must be a table of a value in {unit}, >= {least} "
                     f"and at most {MOST:g}, and a source"
                 )
-    shares = table.get("efficiency", {})
-    if not isinstance(shares, dict):
+    given = table.get("efficiency", {})
+    if not isinstance(given, dict):
         raise ValueError(f"{path}: 'efficiency' must be a table of shares")
-    sources["efficiency"] = str(shares.get("source", "none given"))
-    shares = {"other": 1.0, "memory": 1.0, **shares}
-    shares.pop("source", None)
+    shares = {"other": 1.0, "memory": 1.0, **given}
+    sources["efficiency"] = str(shares.pop("source", "none given"))
     for key, share in shares.items():
         if not _is_within(share, LEAST_SHARE, 1):
             raise ValueError(
                 f"{path}: efficiency {key!r} must be {LEAST_SHARE} to 1, not {share!r}"
             )
-    return Machine(
-        path.stem,
-        str(table.get("title", path.stem)),
-        values["flops"],
-        values["bandwidth"],
-        int(values["memory"]),
-        values["to_host"],
-        values["to_device"],
-        values["launch_latency"],
-        values["copy_latency"],
-        shares,
-        sources,
-    )
+    title = str(table.get("title", path.stem))
+    return Machine(path.stem, title, **values, efficiency=shares, sources=sources)
 
 
 def _is_within(value: object, least: float, most: float) -> bool:

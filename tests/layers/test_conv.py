@@ -142,3 +142,15 @@ def test_grids_of_large_batches_are_those_that_gpus_have(
             for launch in way.launches(*tensors, scratch):
                 x_blocks, *others = launch.grid
                 assert x_blocks < 2**31 and max(others, default=1) <= 65535, launch
+
+
+def test_the_algorithms_of_many_nets_do_not_fill_the_memory() -> None:
+    filters = (4, 4, 3, 3)
+    for batch in range(1, 4200):
+        images = (batch, 4, 5, 5)
+        algorithms("forward", images, images, filters, (1, 1, 1, 1, 1))
+    assert algorithms.cache_info().currsize <= 4096
+    images = (4199, 4, 5, 5)
+    latest = algorithms("forward", images, images, filters, (1, 1, 1, 1, 1))
+    again = algorithms("forward", images, images, filters, (1, 1, 1, 1, 1))
+    assert latest is again
