@@ -6,7 +6,15 @@ import pytest
 
 from snref.layers import Conv, ConvTranspose, Softmax
 from snref.layers.base import Node
-from snref.layers.conv_algorithms import algorithms
+from snref.layers.conv_algorithms import (
+    DATA,
+    FILTER,
+    FILTER_STRIDED,
+    FORWARD,
+    FORWARD_STRIDED,
+    SIDE,
+    algorithms,
+)
 from snref.net import Net
 from snref.plans import Choice, Tensor
 
@@ -52,6 +60,15 @@ def test_products_are_counted_one_by_one(conv: Conv) -> None:
     products = sum(1 for _ in product(*map(range, sizes)))
     for choice in choices(conv).values():
         assert choice.flops == 2 * products
+
+
+def test_a_block_computes_the_tile_that_is_in_its_kernels_name() -> None:
+    """Filters or channels by pixels of each of 16 threads; weights by filters."""
+    for name, (height, width) in {**FORWARD, **FORWARD_STRIDED, **DATA}.items():
+        rows, pixels = map(int, name.removeprefix("strided_").split("x"))
+        assert (height, width) == (rows, SIDE * pixels), name
+    for name, tile in {**FILTER, **FILTER_STRIDED}.items():
+        assert tile == tuple(map(int, name.removeprefix("strided_").split("x"))), name
 
 
 def test_winograd_is_for_filters_of_3x3_and_stride_1() -> None:

@@ -22,7 +22,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -276,7 +276,7 @@ def equivalents() -> dict[str, str]:
 def run_all(mutants: list[Mutant], jobs: int, everything: bool) -> Iterator[Result]:
     """Run the tests on each mutant, several at a time, each in a copy of its own.
 
-    Raises RuntimeError if a test fails without a mutant.
+    They come as they are done. Raises RuntimeError if a test fails without a mutant.
     """
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         copies: Queue[Copy] = Queue()
@@ -295,7 +295,8 @@ def run_all(mutants: list[Mutant], jobs: int, everything: bool) -> Iterator[Resu
 
         if everything and (failing := one(None)):
             raise RuntimeError(f"without a mutant: {failing}")
-        for result in pool.map(one, mutants):
+        for done in as_completed([pool.submit(one, mutant) for mutant in mutants]):
+            result = done.result()
             assert isinstance(result, Result)
             yield result
 
