@@ -1,4 +1,4 @@
-"""``snref export``: a net as JSON, for a planner in any language."""
+"""``snref export``: write a net as JSON, for a planner in any language."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         action="store_true",
-        help="instead of a net, the JSON Schemas of graphs and plans",
+        help="write the JSON Schemas of graphs and plans instead of a net",
     )
 
 

@@ -1,4 +1,4 @@
-"""``snref nets``: the networks that come with snref."""
+"""``snref nets``: list the networks that come with snref."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""A table, as text for people, as CSV and as LaTeX."""
+"""Print a table as text for people, as CSV and as LaTeX."""
 
 import argparse
 import csv
@@ -37,8 +37,8 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
     def text(self) -> str:
-        """Columns side by side, numbers to the right."""
-        cells = [list(self.columns)] + [[_said(c) for c in row] for row in self.rows]
+        """Return aligned columns, with numbers to the right."""
+        cells = [list(self.columns)] + [[_printed(c) for c in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         right = [
             all(not isinstance(cell, str) for cell in column)
@@ -54,7 +54,7 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """Comma-separated, numbers as they are."""
+        """Return the table as CSV, with numbers as Python prints them."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(self.columns)
@@ -62,13 +62,13 @@ class Table:
         return text.getvalue()
 
     def latex(self) -> str:
-        """A tabular of booktabs."""
+        """Return the table as a LaTeX tabular for the package booktabs."""
         columns = "".join(
             "l" if any(isinstance(cell, str) for cell in column) else "r"
             for column in zip(*self.rows, strict=True)
         )
         lines = [
-            " & ".join(_said(cell).translate(_LATEX) for cell in row) + r" \\"
+            " & ".join(_printed(cell).translate(_LATEX) for cell in row) + r" \\"
             for row in (self.columns, *self.rows)
         ]
         return "\n".join(
@@ -85,8 +85,8 @@ class Table:
         )
 
 
-def _said(cell: Cell) -> str:
-    """A cell as people read it."""
+def _printed(cell: Cell) -> str:
+    """Return a cell as people read it."""
     match cell:
         case None:
             return ""
@@ -101,9 +101,10 @@ def _said(cell: Cell) -> str:
 def put(
     arguments: argparse.Namespace, text: str, table: Table, report: dict[str, Any]
 ) -> None:
-    """Write the forms that were asked for; the text, unless one took its place.
+    """Write the forms that were asked for, and print the text.
 
-    Raises ValueError if two of them are to have the same place.
+    The text is not printed if one of the forms goes to standard output. Raises
+    ValueError if two forms are to go to the same file.
     """
     forms: list[tuple[str | None, Callable[[], str]]] = [
         (arguments.json, lambda: json.dumps(report, indent=1) + "\n"),

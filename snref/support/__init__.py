@@ -1,1 +1,1 @@
-"""Small helpers that know nothing of nets and plans."""
+"""Helpers for files, limits, users' modules and text."""

@@ -1,4 +1,4 @@
-"""Files: read whole, written whole or not at all, and named when something is wrong."""
+"""Read files, write them whole or not at all, and name them in errors."""
 
 import os
 import sys
@@ -15,10 +15,10 @@ OUTPUT = "standard output"
 
 
 def read(path: str) -> str:
-    """The text of a file, or of standard input if the path is "-".
+    """Return the text of a file, or of standard input if the path is "-".
 
-    It is UTF-8; a byte order mark, which some editors put first, is left out. Raises
-    OSError, or ValueError if it is no such text; both name the path.
+    The text must be UTF-8. A byte order mark, which some editors put first, is left
+    out. Raises OSError, or ValueError if it is no such text; both name the path.
     """
     with _naming(path):
         if path != "-":
@@ -31,17 +31,16 @@ def read(path: str) -> str:
 def write(path: str, text: str) -> None:
     """Write text to the file, or to standard output if the path is "-".
 
-    Whole or not at all, as ``replacing`` does. Raises OSError, or ValueError if there
-    can be no such path; both name it.
+    A file is written whole or not at all, as by ``replacing``. Raises OSError, or
+    ValueError if there can be no such path; both name it.
     """
     if path == "-":
         print(text, end="")
         return
+    check_writable(path)
     with _naming(path):
         target = Path(path).resolve()
-        if target.exists() and not os.access(target, os.W_OK):
-            raise PermissionError(EACCES, os.strerror(EACCES))
-        if target.exists() and not target.is_file():  # a pipe, a device: as it is
+        if target.exists() and not target.is_file():  # a pipe or a device stays
             target.write_text(text, encoding="utf-8")
         else:
             with replacing(target) as file:
@@ -49,7 +48,7 @@ def write(path: str, text: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Check that ``write`` could write the file, before work whose result it takes.
+    """Check that ``write`` can write the file, before the work that makes its text.
 
     Raises OSError or ValueError, which name the path; "-" can always be written.
     """
@@ -68,7 +67,7 @@ def check_writable(path: str) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the target's name once all of it is on the disk.
+    """Open a temporary file, and give it the target's name when all of it is written.
 
     Until then it is a temporary file beside the target: whoever reads sees the old
     file or the new one, never half of it, even if this process is killed meanwhile.

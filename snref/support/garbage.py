@@ -1,4 +1,4 @@
-"""A pause for Python's cyclic garbage collector, for work that leaves it nothing."""
+"""Pause Python's cyclic garbage collector during work that makes few cycles."""
 
 import gc
 import threading
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_pauses = 0  # under way, in all threads
-_collected = False  # before the first of them
+_pauses = 0  # the number of pauses under way, in all threads
+_collected = False  # whether the collector was enabled before the first of them
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Plans and compilers make many small objects and few cycles: looking for those
-    takes a good part of the time. Pauses may be nested, and overlap in threads.
+    """Pause the collector. Pauses may be nested, and may overlap in threads.
+
+    Plans and compilers make many small objects and few cycles. The search for those
+    takes a good part of their time.
     """
     global _pauses, _collected
     with _lock:

@@ -1,4 +1,4 @@
-"""What people write and read: bytes with units, words, values in messages."""
+"""Parse and print what people write and read: sizes, option values, messages."""
 
 import re
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ UNITS = {
     "MIB": 2**20,
     "GIB": 2**30,
 }
-DIGITS = 40  # of a number; more than anyone means
+DIGITS = 40  # the longest number that is accepted
 _SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)")
 
 
 def parsed(size: str | int) -> int:
-    """A number of bytes from what a person wrote.
+    """Parse a size that a person wrote. Returns bytes.
 
     Raises ValueError that names what is allowed.
 
@@ -38,7 +38,7 @@ def parsed(size: str | int) -> int:
 
 
 def shortened(value: object) -> str:
-    """A value as Python writes it, cut where a message would be too long.
+    """Return a value as Python writes it, cut at 40 characters.
 
     >>> shortened("conv1"), shortened("9" * 100)
     ("'conv1'", "'999999999999999999999999999999999999...")
@@ -48,7 +48,7 @@ def shortened(value: object) -> str:
 
 
 def one_of(what: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise ValueError that says what is allowed, unless the value is.
+    """Raise ValueError that names the allowed values, unless the value is one.
 
     >>> one_of("recompute", "speed", (None, "speed-centric"))
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ def one_of(what: str, value: object, allowed: Sequence[object]) -> None:
 
 
 def mebibytes(nbytes: int) -> str:
-    """Bytes in MiB = 2^20 bytes, as the papers print them.
+    """Print bytes in MiB = 2^20 bytes, as the papers do.
 
     >>> mebibytes(232320000)
     '221.558'
