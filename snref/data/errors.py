@@ -1,5 +1,5 @@
-"""What is wrong with data."""
+"""The error that all sources of data raise."""
 
 
 class DataError(ValueError):
-    """Data that cannot be trained on: names the file, and the offset or index."""
+    """Data that cannot be used. Names the file and the offset or index of the fault."""

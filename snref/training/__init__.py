@@ -1,8 +1,8 @@
 """Training: iterations of a plan over batches of images, within a memory budget.
 
 ``train`` joins all parts: data, a plan that fits, a device whose slab has exactly the
-plan's size, checkpoints. What it does to the parameters does not depend on the plan:
-plans with the same summation orders train to the same bits.
+plan's size, and checkpoints. The parameters do not depend on the plan: plans with the
+same summation orders train to the same bits.
 
 Read in this order:
 
@@ -10,7 +10,7 @@ Read in this order:
 2. parameters  what it starts from, and the hash of where it ends
 3. iteration   one batch: the plan, up to the loss and on to the update
 4. session     epochs, evaluation
-5. checkpoint  what is saved, and when it will do to go on from
+5. checkpoint  what is saved, and whether a training may continue from it
 """
 
 import warnings
@@ -99,18 +99,19 @@ def train(
     threads      of the CPU device; default: the machine's
     save         a file for checkpoints: after every epoch, or save_every iterations,
                  and when the training ends or is stopped
-    resume       a checkpoint to go on from. What is not given of the arguments above,
-                 up to algorithms, is as it was. Settings and epochs may change; what
-                 else decides the bits must be the same. Memory, preset and device may
-                 be others
-    on_plan, progress   called with the plan, and after every iteration
-    stop         asked after every iteration
+    resume       a checkpoint to continue from. Of the arguments up to algorithms, those
+                 that are not given are taken from it. Settings and epochs may change,
+                 and memory, preset and device; all else must be the same
+    on_plan      called with the plan before training begins
+    progress     called after every iteration
+    stop         called after every iteration; training ends if it returns true
     warn         called with a message if a checkpoint cannot be saved (``Keeper``)
 
-    Raises OutOfMemory if nothing fits, DataError and CheckpointError for files that
-    will not do, LaunchError for a kernel that cannot be compiled or launched, NotFinite
-    if the loss becomes infinite or NaN, MemoryError if the machine has less memory than
-    the plan was given, and ValueError for what does not go together.
+    Raises OutOfMemory if no plan fits, DataError and CheckpointError for files that
+    cannot be used, LaunchError for a kernel that cannot be compiled or launched,
+    NotFinite if a loss or a parameter becomes infinite or NaN, MemoryError if the
+    machine has less memory than the plan was given, and ValueError for arguments that
+    contradict each other.
 
     >>> trained = train("digits", epochs=1, device="cpu", memory="620KB")
     >>> trained.accuracy > 0.8, trained.planned.total_bytes < 620_000

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on as if it had never stopped.
+"""Checkpoints: all that a training needs to continue as if it had never stopped.
 
 A ``.npz`` file that ``numpy.load`` reads with ``allow_pickle=False``. Its keys:
 
@@ -49,7 +49,7 @@ class Position:
 
 @dataclass(frozen=True)
 class About:
-    """What a training is, beside its arrays and its position.
+    """All that decides the bits to come, beside the arrays and the position.
 
     net, layers   the net's name; each layer with its settings and what it reads
     input         shape of a batch
@@ -74,7 +74,7 @@ class About:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Arrays by key, where the training is, what it is of."""
+    """A training between two iterations: its arrays by key, position and settings."""
 
     arrays: Mapping[str, Array]
     position: Position
@@ -101,7 +101,7 @@ def save(path: Path, checkpoint: Checkpoint) -> Identity:
 
 
 def identity(path: Path) -> Identity:
-    """Return what another file of the same name would differ in; None without file."""
+    """Return numbers that tell one file from the next of its name; None if none is."""
     try:
         return _identity(path.stat())
     except OSError:
@@ -113,7 +113,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 class Keeper:
-    """Saves the checkpoints of one run to one file, and survives if that fails.
+    """Saves the checkpoints of one run to one file; a failure ends nothing.
 
     The file is overwritten only if it is the one that was there when the run began, or
     one that this run wrote. If it cannot be written, the checkpoint is put into the
@@ -129,7 +129,7 @@ class Keeper:
         self._known = identity(path)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Save to the file, or beside it. Raises nothing for a file."""
+        """Save to the file or, if that fails, to the spare file. Raises no OSError."""
         try:
             if identity(self.path) not in (None, self._known):
                 reason = "another process has written it meanwhile"
@@ -196,9 +196,10 @@ def _about(said: dict[str, Any], at: Position) -> About:
 
 
 def check_same(found: Checkpoint, here: About, path: Path) -> None:
-    """Raise CheckpointError, with both values, if the checkpoint is of other bits.
+    """Raise CheckpointError if continuing here would not end in the same bits.
 
-    Epochs and settings may differ, and the name and the place of equal data.
+    The message has both values. Epochs and settings may differ, and so may the name
+    and the place of equal data.
     """
     there = found.about
     for left, right in zip_longest(there.layers, here.layers):

@@ -17,15 +17,14 @@ Array: TypeAlias = NDArray[Any]
 
 
 class NotFinite(ArithmeticError):
-    """The loss became infinite or NaN: names the iteration and the first tensor."""
+    """A number became infinite or NaN. Names the iteration and the first tensor."""
 
 
 class Iteration:
-    """A plan on a device: of training, or of evaluating the net.
+    """A plan on a device, which trains or evaluates a net on a batch.
 
-    residents  buffers by the name of their tensor, of a net for batches at least as
-               large. A smaller batch, and what is kept of it, lies in the beginning
-               of the larger one's buffers.
+    residents  the buffers of resident tensors, by name. They may be those of a larger
+               batch: then the smaller tensors use the beginning of its buffers.
     """
 
     def __init__(
@@ -46,24 +45,26 @@ class Iteration:
         self._loss = self._residents[last.saved["loss"]]
         self._probabilities = last.y
         self._execution = Execution(plan, device, self._residents)
-        # The first steps compute the loss and change no parameter: an update, which
-        # another planner may put before other backward runs, needs the loss.
+        # The steps before the first update compute the loss and change no parameter.
+        # Another planner may put updates between backward runs, but not before the
+        # loss; only running statistics could be updated so early.
         runs = {i: step for i, step in enumerate(plan.steps) if isinstance(step, Run)}
         loss = next(i for i, run in runs.items() if run.layer == last.name)
         updates = [i for i, run in runs.items() if run.phase == "update" and i > loss]
         self._first_update = min(updates, default=max(runs) + 1)
 
     def launches(self) -> Iterator[Launch]:
-        """All launches of the plan, in their order."""
+        """Yield all launches of the plan, in order."""
         for step in self.plan.steps:
             if isinstance(step, Run):
                 yield from step.launches
 
     def train(self, images: Array, labels: Array, values: Values) -> float:
-        """Train on a batch; returns its loss.
+        """Train on a batch, and return its loss.
 
-        values gives the scalars that launches name: seed, iteration, learning_rate,
-        momentum, weight_decay. Raises NotFinite before any parameter is changed.
+        values   the scalars that launches name (``RUN_VALUES``)
+
+        Raises NotFinite if the loss is infinite or NaN; no parameter has changed then.
         """
         self._begin(images, labels, values)
         loss = float(self.device.read(self._loss)[0])
@@ -77,7 +78,7 @@ class Iteration:
         return loss
 
     def evaluate(self, images: Array, labels: Array, values: Values) -> Array:
-        """The probabilities (N, classes) of a batch."""
+        """Return the probabilities of a batch, of shape (N, classes)."""
         self._begin(images, labels, values)
         found = self.device.read(self._execution.buffers[self._probabilities])
         self._end(values)
@@ -97,7 +98,7 @@ class Iteration:
         self.peak = max(self.peak, trace.peak)
 
     def _first_fault(self, values: Values) -> str:
-        """Where the first number came from that is not finite."""
+        """Compute the iteration again, and name the first tensor that is not finite."""
         for tensor, buffer in self._residents.items():
             if tensor.kind == "parameter" and not self._finite(buffer):
                 return f"{tensor.name} is not finite since the update before"
@@ -123,5 +124,5 @@ class Iteration:
 
 
 def classes(net: Net) -> int:
-    """How many classes the loss of a net tells apart."""
+    """Return how many classes the loss of a net distinguishes."""
     return prod(net.nodes[-1].x.shape[1:])

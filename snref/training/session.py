@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from itertools import chain
-from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -26,7 +25,7 @@ from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
 from snref.scheduler import Options, schedule
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import About, Checkpoint, Keeper, Position
-from snref.training.iteration import Iteration
+from snref.training.iteration import Iteration, NotFinite
 from snref.training.parameters import Initialisation, digest, initial
 from snref.training.settings import Settings
 
@@ -35,12 +34,13 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class Progress:
-    """An iteration that is done.
+    """What one iteration did.
 
-    epoch, batch  counted from 1
-    batches       of an epoch
-    images        of the batch, which took so many seconds
-    nbytes        of device memory in use at most so far: resident, and of the slab
+    epoch, batch  which one it was, counted from 1
+    batches       how many an epoch has
+    images        how many the batch has
+    seconds       how long the iteration took
+    nbytes        the most device memory in use so far, resident tensors included
     """
 
     epoch: int
@@ -54,16 +54,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training came to.
+    """The result of a training.
 
-    accuracy  the share of held-out images that the net names right, None without any
-    losses    of every iteration of this session
+    accuracy  the share of held-out images that are classified correctly; None if there
+              are none, or if the training was stopped
+    losses    one for each iteration of this session
     weights   the parameters, by name
-    digest    of parameters, momenta and running statistics: equal means equal bits
-    peak      bytes of the slab in use at most, as the device counted them
-    stopped   before the last epoch, because it was asked to
-    saved     the file of the last checkpoint: another than was asked for if that could
-              not be written, None if none was asked for or nothing could be saved
+    digest    the hash of parameters, momenta and running statistics
+    peak      the most bytes of the slab in use, as the device counted them
+    stopped   whether ``stop`` ended the training before its last epoch
+    saved     the file with the last checkpoint. It is not the file that was asked for
+              if that could not be written; None if nothing was saved
     """
 
     planned: PlannedNet
@@ -79,7 +80,14 @@ class Trained:
 
 
 class Session:
-    """A device, what lies on it, and where in the data a training is."""
+    """A training in progress: its device and tensors, and its position in the data.
+
+    planned   what ``snref.plan`` returned; the slab gets the size of this plan
+    seed, init   from which the initial weights are drawn (``parameters.initial``)
+
+    Raises what ``open_device`` raises, and ValueError if a layer cannot be trained on
+    a batch of the data.
+    """
 
     def __init__(
         self,
@@ -128,7 +136,7 @@ class Session:
 
     @property
     def peak(self) -> int:
-        """Bytes of the slab in use at most, in iterations and evaluations so far."""
+        """The most bytes of the slab in use, in iterations and evaluations so far."""
         return max(iteration.peak for iteration in self._iterations())
 
     def _iterations(self) -> tuple[Iteration, ...]:
@@ -144,9 +152,11 @@ class Session:
         stop: Callable[[], bool] | None = None,
         warn: Callable[[str], object] = warnings.warn,
     ) -> Trained:
-        """Train up to so many epochs in all, counted from the very first.
+        """Train until so many epochs are done, those before a checkpoint included.
 
-        A checkpoint that cannot be saved does not end the training: see ``Keeper``.
+        Saves a checkpoint to ``save`` after each epoch, or each ``save_every``
+        iterations, and at the end. A save that fails does not end the training
+        (``Keeper``). Raises NotFinite, and saves nothing then.
         """
         start = time.perf_counter()
         keeper = None if save is None else Keeper(save, warn)
@@ -166,7 +176,7 @@ class Session:
                 keeper.save(self.checkpoint(epochs))
         if keeper and keeper.saved is None:
             keeper.save(self.checkpoint(epochs))
-        state = self.state()
+        state = self._finite_state()
         weights = self.planned.net.tensors("parameter")
         return Trained(
             self.planned,
@@ -182,7 +192,7 @@ class Session:
         )
 
     def _iterate_next(self) -> Progress:
-        """Train on the batch that comes next, and move the position behind it."""
+        """Train on the next batch, and advance the position."""
         began = time.perf_counter()
         at = self.position
         batches = self._batches(at.epoch)
@@ -209,9 +219,9 @@ class Session:
         return self._shuffled[1]
 
     def iterate(self, indices: NDArray[np.intp]) -> float:
-        """One iteration on these images; returns its loss.
+        """Train on the images with these indices, and return the loss.
 
-        Raises NotFinite before any parameter is changed by it.
+        Raises NotFinite if the loss is infinite or NaN; no parameter has changed then.
         """
         loss = self._training[len(indices)].train(
             self.data.images[indices], self.data.labels[indices], self._values()
@@ -232,7 +242,7 @@ class Session:
         }
 
     def accuracy(self) -> float | None:
-        """The share of held-out images whose most probable class is their label."""
+        """Return the share of held-out images whose most probable class is right."""
         count, right = len(self.data.test_images), 0
         size = self.planned.net.batch
         for i in range(0, count, size):
@@ -244,11 +254,22 @@ class Session:
         return right / count if count else None
 
     def state(self) -> dict[str, Array]:
-        """All that training changes, by its key in a checkpoint."""
+        """Return all that training changes, by its key in a checkpoint."""
         return {
             key: self.device.read(self.residents[tensor.name])
             for key, tensor in self._keys()
         }
+
+    def _finite_state(self) -> dict[str, Array]:
+        """Return the state. Raises NotFinite if an update has ruined it."""
+        state = self.state()
+        for key, array in state.items():
+            if not np.isfinite(array).all():
+                raise NotFinite(
+                    f"iteration {self.position.iteration}: its update left a value "
+                    f"that is not finite in {key}"
+                )
+        return state
 
     def _keys(self) -> Iterator[tuple[str, Tensor]]:
         for tensor in self.planned.net.tensors("parameter", "momentum", "state"):
@@ -256,8 +277,11 @@ class Session:
                 yield f"{tensor.kind}/{tensor.name}", tensor
 
     def checkpoint(self, epochs: int) -> Checkpoint:
-        """Return all that a training of so many epochs needs to go on from here."""
-        return Checkpoint(self.state(), self.position, self._about(epochs))
+        """Return what a training of so many epochs needs to continue from here.
+
+        Raises NotFinite if a value in it is infinite or NaN.
+        """
+        return Checkpoint(self._finite_state(), self.position, self._about(epochs))
 
     def _about(self, epochs: int) -> About:
         net, data = self.planned.net, self.data
@@ -282,9 +306,9 @@ class Session:
         return digest({"images": self.data.images, "labels": self.data.labels})
 
     def resume(self, found: Checkpoint, path: Path) -> None:
-        """Go on from a checkpoint that was read from a path.
+        """Continue from a checkpoint that was read from a path.
 
-        Raises CheckpointError if it is of a training that other bits would come of.
+        Raises CheckpointError if continuing here would not end in the same bits.
         """
         checkpoints.check_same(found, self._about(0), path)
         tensors = dict(self._keys())
@@ -296,7 +320,10 @@ class Session:
 
 
 def present(device: str) -> Literal["cpu", "cuda"]:
-    """Which device "cpu", "cuda" or "auto" is here. Raises ValueError if none is."""
+    """Return which device "cpu", "cuda" or "auto" means on this machine.
+
+    Raises ValueError if there is no such device.
+    """
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"no device {device!r}: auto, cpu, cuda")
     if device == "cpu":
@@ -313,11 +340,13 @@ def present(device: str) -> Literal["cpu", "cuda"]:
 def open_device(
     name: str, slab: int, threads: int | None = None, host: int = 0
 ) -> Device:
-    """The device of this name, "cpu", "cuda" or "auto", with so many bytes of slab, and
-    of host memory for copies.
+    """Open the device "cpu", "cuda" or "auto".
 
-    Raises ValueError if there is no such device here, MemoryError if it has not so
-    much memory.
+    slab   bytes of device memory that are allocated at once
+    host   bytes of host memory for copies of tensors
+
+    Raises ValueError if there is no such device here, and MemoryError if its memory
+    is too small.
     """
     if present(name) == "cuda":
         from snref.device.cuda import GPU
@@ -329,20 +358,20 @@ def open_device(
 
 
 def _check_batch_norms(net: Net) -> None:
-    """Raise ValueError if batch normalization has one value a channel to train on."""
+    """Raise ValueError if a batch normalization would train on one value a channel."""
     for node in net.nodes:
-        values = prod(node.x.shape) // node.x.shape[1]
+        values = node.x.size // node.x.shape[1]
         if isinstance(node.layer, BatchNorm) and values == 1:
             raise ValueError(
-                f"{node.name}: a batch of 1 has one value a channel here, which has no "
-                "variance: train on other batches, of which none ends in 1 image"
+                f"{node.name}: a batch of 1 image has one value a channel here, and so "
+                "no variance; choose a batch size that leaves no batch of 1 image"
             )
 
 
 def _layers(net: Net) -> tuple[str, ...]:
     """Return each layer as text, with its settings and the layers that it reads.
 
-    Forks are left out, which declarations decide.
+    Forks are left out: they depend on declarations, which do not change the bits.
     """
     nodes = net.with_options("lean", "share").nodes
     return tuple(
@@ -359,7 +388,7 @@ def _settings(node: Node) -> str:
 
 
 def _fitted(whole: Plan, within: Options) -> Plan:
-    """A plan for a smaller batch in the slab of the larger one."""
+    """Plan a smaller batch in the slab of the larger one."""
     try:
         return schedule(whole, within)
     except OutOfMemory:  # by other addresses: the smaller working sets do fit
@@ -367,11 +396,11 @@ def _fitted(whole: Plan, within: Options) -> Plan:
 
 
 def _cached(options: Options) -> Options:
-    """With the tensor cache every working set that fits has a plan."""
+    """Return options under which every net whose working sets fit has a plan."""
     return replace(options, liveness=True, recompute=None, transfers="cache")
 
 
 def _batch_sizes(images: int, batch: int) -> set[int]:
-    """The sizes of the batches that so many images make."""
+    """Return the batch sizes that occur when so many images are divided."""
     sizes = {batch} if images >= batch else set()
     return sizes | {images % batch} - {0}

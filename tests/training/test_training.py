@@ -408,6 +408,21 @@ def test_early_updates_train_to_the_same_bits_and_spare_a_loss_that_is_not_finit
     assert digest(ours.state()) == digest(before)
 
 
+def test_weights_that_an_update_ruined_are_not_saved_over_the_last_good_ones(
+    resnet, images, tmp_path
+):
+    path = tmp_path / "run.npz"
+    session = Session(run(resnet, images, save=path).planned, images, Settings(), "cpu")
+    good = path.read_bytes()
+    ruined = session.residents["fc.w"]
+    session.device.write(ruined, np.full(ruined.shape, np.inf, np.float32))
+    with pytest.raises(NotFinite, match=r"value that is not finite in parameter/fc\.w"):
+        session.run(0, save=path)
+    assert path.read_bytes() == good
+    with pytest.raises(NotFinite, match="iteration 0: its update left a value"):
+        session.run(0)
+
+
 @pytest.mark.parametrize(("images", "batch"), [(4, 1), (9, 4)])
 def test_batch_normalization_of_one_value_a_channel_is_refused(images, batch):
     net = Net("flat")
@@ -416,7 +431,9 @@ def test_batch_normalization_of_one_value_a_channel_is_refused(images, batch):
     net.add("softmax", Softmax(), net.add("out", Linear(10), x))
     data = images_for(net, images, 1)
     data = replace(data, images=data.images[:images], labels=data.labels[:images])
-    with pytest.raises(ValueError, match="bn: a batch of 1 has one value a channel"):
+    with pytest.raises(
+        ValueError, match="bn: a batch of 1 image has one value a channel"
+    ):
         run(net, data)
 
 
