@@ -119,6 +119,7 @@ def _parser(verb: str | None) -> "ArgumentParser":
 def _explained(error: BaseException) -> tuple[str, int]:
     """Say in one sentence what went wrong. Returns it with the exit code."""
     from snref.plans import InvalidPlan, OutOfMemory
+    from snref.support.imports import users_place
 
     match error:
         case KeyboardInterrupt():
@@ -146,6 +147,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
             return f"the operating system refused a request: {reason}{_at(error)}", 1
         case ImportError():
             return f"{error}; 'snref doctor' says what would repair it", 1
+    if place := users_place(error):
+        return f"{place}: {type(error).__name__}: {error}", 2
     return (
         f"internal error: {type(error).__name__}: {error}{_at(error)}. This is a fault "
         "of snref, not of what you typed: please report it, with what "

@@ -1,7 +1,9 @@
 """Import what users name as MODULE:FUNCTION, and say where it fails."""
 
 import importlib
+import site
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +12,10 @@ from typing import Any
 
 from snref.plans import InvalidPlan, OutOfMemory
 
-NOT_THE_USERS = Path(__file__).parents[1], Path(importlib.__file__).parent
+LIBRARIES = {
+    Path(__file__).parents[1],
+    *map(Path, (*sysconfig.get_paths().values(), *site.getsitepackages())),
+}
 
 
 def imported(name: str, what: str) -> Callable[..., Any]:
@@ -67,9 +72,8 @@ def blamed(name: str, what: str) -> Iterator[None]:
     except _Missing as missing:
         raise ValueError(f"{what} {name!r}: {missing}") from None
     except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        theirs = [f for f in frames if not _is_ours(f.filename)]
-        at = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
+        place = users_place(error)
+        at = f"{place}: " if place else ""
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{what} {name!r}: {at}{kind}{error}") from error
     finally:
@@ -77,8 +81,14 @@ def blamed(name: str, what: str) -> Iterator[None]:
             sys.path.remove("")
 
 
-def _is_ours(filename: str) -> bool:
-    """Tell whether a stack frame is in snref or in Python's own import code."""
-    return filename.startswith("<") or any(
-        there in Path(filename).parents for there in NOT_THE_USERS
-    )
+def users_place(error: BaseException) -> str:
+    """Return the last place in the user's code that an error passed, as "file:line".
+
+    Empty if it passed none: code of snref, of Python and of installed packages is not
+    the user's.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        above = Path(frame.filename).parents
+        if not frame.filename.startswith("<") and not LIBRARIES.intersection(above):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""

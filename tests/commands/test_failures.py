@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def shell(line, folder, *path):
 # Errors that nobody foresaw
 
 
+def ours(body, **names):
+    """A function that stands in snref/commands/plan.py, as a traceback shows it."""
+    source = f"def run(arguments): {body}"
+    exec(compile(source, plan.__file__, "exec"), names)
+    return names["run"]
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -60,10 +68,7 @@ def shell(line, folder, *path):
     ],
 )
 def test_an_unforeseen_error_is_one_true_line(monkeypatch, capsys, error, says):
-    def fail(arguments):
-        raise error
-
-    monkeypatch.setattr(plan, "run", fail)
+    monkeypatch.setattr(plan, "run", ours("raise error", error=error))
     assert main(["plan", "lenet"]) == 1
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1 and says in said.err
@@ -73,11 +78,61 @@ def test_an_unforeseen_error_is_one_true_line(monkeypatch, capsys, error, says):
 
 def test_a_value_error_that_python_raises_is_no_users_mistake(monkeypatch, capsys):
     """The message of a bug is not printed as if it answered what the user typed."""
-    monkeypatch.setattr(plan.planning, "plan", lambda *a, **k: [].remove("x"))
+    monkeypatch.setattr(plan, "run", ours("[].remove('x')"))
     assert main(["plan", "lenet"]) == 1
     said = capsys.readouterr().err
     assert "internal error: ValueError: list.remove(x): x not in list" in said
     assert "(snref/commands/plan.py:" in said
+
+
+LAYERS = """
+    import json
+    import snref
+    from snref.layers import Linear, ReLU, Softmax
+
+    class InForward(ReLU):
+        def forward(self, node):
+            return {}["x"]
+
+    class InBackward(ReLU):
+        def backward(self, node):
+            return json.loads("{")
+
+    class Raises(ReLU):
+        def forward(self, node):
+            raise ValueError("no such thing")
+
+    def net(batch, layer=InForward):
+        net = snref.Net("mine")
+        x = net.add("fc", Linear(10), net.input((batch, 3)))
+        net.add("softmax", Softmax(), net.add("own", layer(), x))
+        return net
+
+    def backward(batch):
+        return net(batch, InBackward)
+
+    def raises(batch):
+        return net(batch, Raises)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("net", "layers3.py:8: KeyError: 'x'"),
+        ("backward", "layers3.py:12: JSONDecodeError: Expecting property name"),
+        ("raises", "layers3.py:16: ValueError: no such thing"),
+    ],
+)
+def test_an_error_in_a_users_layer_is_not_called_a_fault_of_snref(
+    tmp_path, monkeypatch, capsys, function, says
+):
+    """Layers run after the function that made the net has returned."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layers3.py").write_text(textwrap.dedent(LAYERS))
+    assert main(["plan", f"layers3:{function}"]) == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1 and "internal" not in said
 
 
 @pytest.mark.parametrize(
