@@ -53,7 +53,8 @@ class GPU:
     def __init__(self, slab: int, host: int = 0) -> None:
         self.slab, self.host = slab, host
         self.in_use = self.resident_bytes = 0
-        self._context, self.capability = _current()
+        self._context, self._device = _current()
+        self.capability = _capability(self._device)
         self._owned: list[tuple[Callable[[Any], Any], Any]] = []
         weakref.finalize(self, _give_back, self._context, self._owned).atexit = False
         self._memory = self._allocated(slab, "the plan needs")
@@ -70,8 +71,8 @@ class GPU:
     @property
     def name(self) -> str:
         """What the driver calls the device."""
-        device = _call(driver.cuCtxGetDevice)
-        return str(_call(driver.cuDeviceGetName, 100, device).decode().strip("\0"))
+        name = _call(driver.cuDeviceGetName, 100, self._device)
+        return str(name.partition(b"\0")[0].decode())
 
     @property
     def free_bytes(self) -> int:
@@ -304,8 +305,8 @@ _NON_BLOCKING = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
 _NO_TIMING = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
 
 
-def _current() -> tuple[Any, tuple[int, int]]:
-    """Return this thread's CUDA context and its device's compute capability.
+def _current() -> tuple[Any, Any]:
+    """Return this thread's CUDA context, and its device.
 
     The context is the one that is current, or else the primary one of device 0.
     """
@@ -314,16 +315,16 @@ def _current() -> tuple[Any, tuple[int, int]]:
     if not int(context):
         context = _primary(0)
     _call(driver.cuCtxSetCurrent, context)
-    device = _call(driver.cuCtxGetDevice)
+    return context, _call(driver.cuCtxGetDevice)
+
+
+def _capability(device: Any) -> tuple[int, int]:
+    """Return a device's compute capability."""
     kinds = driver.CUdevice_attribute
-    major, minor = (
-        _call(driver.cuDeviceGetAttribute, kind, device)
-        for kind in (
-            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-        )
-    )
-    return context, (major, minor)
+    major = kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+    minor = kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+    ask = driver.cuDeviceGetAttribute
+    return _call(ask, major, device), _call(ask, minor, device)
 
 
 @cache

@@ -239,7 +239,7 @@ static int devices(void) { return (int)setting("FAKE_DEVICES", 1); }
 static int capability(void) { return (int)setting("FAKE_CAPABILITY", 80); }
 
 Result cuInit(unsigned flags) { ready = devices() > 0; return ready ? OK : NO_DEVICE; }
-Result cuDriverGetVersion(int *v) { *v = (int)setting("FAKE_DRIVER", 12090); return OK; }
+Result cuDriverGetVersion(int *v) { *v = (int)setting("FAKE_DRIVER", 13000); return OK; }
 Result cuDeviceGetCount(int *n) { *n = devices(); return ready ? OK : NOT_INITIALIZED; }
 Result cuDeviceGet(int *d, int i) { *d = i; return i >= 0 && i < devices() ? OK : INVALID_DEVICE; }
 Result cuDeviceGetName(char *s, int n, int d) { snprintf(s, (size_t)n, "Stand-in %d", d); return OK; }
@@ -369,8 +369,8 @@ Result cuGetProcAddress_v2(const char *name, void **at, int version, uint64_t fl
     char full[200];
     if (!self) self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     snprintf(full, sizeof full, "%s_v2", name);
-    *at = version > (int)setting("FAKE_DRIVER", 12090) ? NULL : dlsym(self, full);
-    if (!*at && version <= (int)setting("FAKE_DRIVER", 12090)) *at = dlsym(self, name);
+    *at = version > (int)setting("FAKE_DRIVER", 13000) ? NULL : dlsym(self, full);
+    if (!*at && version <= (int)setting("FAKE_DRIVER", 13000)) *at = dlsym(self, name);
     if (status) *status = *at ? 0 : 1;
     return *at ? OK : NOT_FOUND;
 }

@@ -8,6 +8,7 @@ does not check: the machine code itself, and how fast it is.
     LD_LIBRARY_PATH=FOLDER pytest -p tests.driver.stand_in -m gpu -n 0
 """
 
+import atexit
 import ctypes
 import runpy
 import sys
@@ -85,8 +86,13 @@ driver.fake_run_kernels_with(run)
 
 def pytest_sessionfinish(session):
     if faults():
-        print("\n".join(["", *faults()]))
         session.exitstatus = 1
+
+
+@atexit.register
+def tell():
+    for fault in faults():
+        print(f"fault: {fault}", file=sys.stderr)
 
 
 if __name__ == "__main__":
