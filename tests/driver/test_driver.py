@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import snref
-from snref.device.present import PIP
+from snref.device.present import PIP, _installed
 
 pytestmark = pytest.mark.driver
 ROOT = Path(snref.__file__).parents[1]
@@ -137,10 +137,6 @@ FINDINGS = {  # what the driver is like, or the environment; what the doctor say
     "capability 3.5": ({"FAKE_CAPABILITY": 35}, NONE, "5.0 is the oldest", None),
     "capability 8.0": ({"FAKE_CAPABILITY": 80}, WORKS, SUMS, None),
     "capability 12.0": ({"FAKE_CAPABILITY": 120}, WORKS, SUMS, None),
-    "capability 11.0": (
-        {"FAKE_CAPABILITY": 110, "FAKE_DRIVER": 13000},
-        *(FAILS, "capability 11.0", PIP[13]),
-    ),
     "driver for CUDA 11": (
         {"FAKE_DRIVER": 11080},
         *(FAILS, "driver for CUDA 11.8", "install NVIDIA's driver 525 or newer"),
@@ -160,6 +156,20 @@ FINDINGS = {  # what the driver is like, or the environment; what the doctor say
         *(NONE, "NUMBA_ENABLE_CUDASIM is set", "unset NUMBA_ENABLE_CUDASIM"),
     ),
 }
+
+
+if _installed() == 13:
+    FINDINGS |= {
+        "capability 11.0": ({"FAKE_CAPABILITY": 110}, WORKS, SUMS, None),
+        "capability 7.0": ({"FAKE_CAPABILITY": 70}, FAILS, "CUDA 12 are", PIP[12]),
+        "driver for CUDA 12": ({"FAKE_DRIVER": 12090}, FAILS, "CUDA 12 are", PIP[12]),
+    }
+else:
+    FINDINGS |= {
+        "capability 11.0": ({"FAKE_CAPABILITY": 110}, FAILS, "CUDA 13 are", PIP[13]),
+        "capability 7.0": ({"FAKE_CAPABILITY": 70}, WORKS, SUMS, None),
+        "driver for CUDA 12": ({"FAKE_DRIVER": 12090}, WORKS, SUMS, None),
+    }
 
 
 @pytest.mark.parametrize("case", FINDINGS)
