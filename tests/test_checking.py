@@ -1,12 +1,16 @@
 """check_layer says what is wrong with a layer, and nothing of one that is right."""
 
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import pytest
 from numba import cuda, float32
 
 import snref
 from snref.checking import LayerError, check_layer
+from snref.checking.declarations import node_of
 from snref.layers import (
     LRN,
     Add,
@@ -24,7 +28,7 @@ from snref.layers import (
     Softmax,
 )
 from snref.layers.base import Layer, Node, elementwise
-from snref.plans import Choice, Launch
+from snref.plans import Choice, Launch, Work
 
 IMAGES = (2, 3, 5, 6)
 EXAMPLES = {  # every layer, with shapes of its inputs
@@ -75,6 +79,52 @@ def test_a_layer_is_what_it_declares(name: str) -> None:
 def test_a_layer_without_kernels_is_said_to_have_none() -> None:
     with pytest.raises(LayerError, match=r"pixel_softmax\.forward is not written"):
         check_layer(PixelSoftmax(), (2, 3, 4, 5))
+
+
+# Mistakes in the launches of a layer
+
+
+COMMUTATIVE = {"joins.add"}  # its inputs may be swapped
+
+
+def mistakes(launch: Launch) -> Iterator[tuple[str, Launch]]:
+    """Yield a misspelt kernel, a scalar too few, and every two inputs swapped."""
+    yield "has no kernel", replace(launch, kernel=f"{launch.kernel_name}x")
+    if launch.scalars:
+        yield "nothing is given for", replace(launch, scalars=launch.scalars[:-1])
+    for a, b in combinations(range(len(launch.inputs)), 2):
+        if launch.kernel_name not in COMMUTATIVE:
+            inputs = list(launch.inputs)
+            inputs[a], inputs[b] = inputs[b], inputs[a]
+            yield "it is right with", replace(launch, inputs=tuple(inputs))
+
+
+def with_launch(layer: Layer, phase: str, index: int, wrong: int) -> Layer:
+    """Copy a layer, with the mistake of this number in a launch of a phase."""
+    right = type(layer)
+
+    def launches(self: Layer, node: Node) -> tuple[Work, ...]:
+        work = list(getattr(right, phase)(self, node))
+        if index < len(work):  # it may have fewer where a gradient is not wanted
+            _, work[index] = list(mistakes(work[index]))[wrong]
+        return tuple(work)
+
+    made = copy(layer)
+    object.__setattr__(made, "__class__", type("Wrong", (right,), {phase: launches}))
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_mistake_in_any_launch_of_a_layer_is_named(name: str) -> None:
+    layer, *shapes = EXAMPLES[name][0]
+    node = node_of(layer, shapes)
+    for phase in "forward", "backward":
+        for index, piece in enumerate(getattr(layer, phase)(node)):
+            if isinstance(piece, Launch):
+                for wrong, (words, _) in enumerate(mistakes(piece)):
+                    found = objection(with_launch(layer, phase, index, wrong), *shapes)
+                    assert words in found, f"{phase} of {name}, launch {index}"
 
 
 # Kernels, right and wrong

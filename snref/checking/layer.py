@@ -16,7 +16,7 @@ from snref.checking.declarations import (
     node_of,
     phases,
 )
-from snref.checking.differences import Derivatives, differentiate
+from snref.checking.differences import differentiate
 from snref.checking.launching import run
 from snref.checking.values import Arrays, LayerError, Values, bits, element, same_bits
 from snref.layers.base import Declarations, Layer, Node
@@ -82,14 +82,10 @@ def _check_numbers(
     forward = launches_of(work["forward"])
     for phase, pieces in work.items():
         with _blamed(layer, phase):
-            given, derivatives = drawn, list[Derivatives]()
-            if phase in ("backward", "update"):
-                given = run(forward, drawn)
-            if phase == "backward":
-                derivatives = differentiate(node, forward, given, values.random)
-            found = _run_strictly(launches_of(pieces), given, values, derivatives)
-            _check_repeats(launches_of(pieces), given, found)
-            _check_in_place(launches_of(pieces), given, found)
+            launches = launches_of(pieces)
+            given, found = _run_strictly(phase, launches, forward, drawn, values)
+            _check_repeats(launches, given, found)
+            _check_in_place(launches, given, found)
             _check_algorithms(pieces, given, found)
     if "backward" in work:
         with _blamed(layer, "backward, for inputs with equal elements"):
@@ -101,30 +97,42 @@ def _check_numbers(
 
 
 def _run_strictly(
+    phase: Phase,
     launches: Sequence[Launch],
-    given: Arrays,
+    forward: Sequence[Launch],
+    drawn: Arrays,
     values: Values,
-    derivatives: Sequence[Derivatives],
-) -> Arrays:
-    """Run launches and compare gradients; say which arguments are swapped, if any."""
+) -> tuple[Arrays, Arrays]:
+    """Run a phase; return what it was given and what it computed.
 
-    def attempt(trial: Sequence[Launch]) -> Arrays:
-        found = run(trial, given, strict=values)
-        for each in derivatives:
-            each.compare(found)
-        return found
+    Of backward, also compare the gradients. Raises LayerError, which says which
+    arguments of a launch are swapped, if that is all that is wrong.
+    """
+
+    def attempt(
+        launches: Sequence[Launch], forward: Sequence[Launch]
+    ) -> tuple[Arrays, Arrays]:
+        given = run(forward, drawn) if phase in ("backward", "update") else drawn
+        found = run(launches, given, strict=values)
+        if phase == "backward":
+            for each in differentiate(values.node, forward, given, values.random):
+                each.compare(found)
+        return given, found
 
     try:
-        return attempt(launches)
+        return attempt(launches, forward)
     except LayerError as error:
-        for trial, swap in _swapped(launches):
+        trials = [(trial, forward, swap) for trial, swap in _swapped(launches)]
+        if phase == "backward":
+            trials += [(launches, trial, swap) for trial, swap in _swapped(forward)]
+        for trial, before, swap in trials:
             with suppress(LayerError):
-                attempt(trial)
+                attempt(trial, before)
                 raise ValueError(f"{error}; it is right with {swap}") from None
         raise
 
 
-def _swapped(launches: Sequence[Launch]) -> Iterator[tuple[list[Launch], str]]:
+def _swapped(launches: Sequence[Launch]) -> Iterator[tuple[Sequence[Launch], str]]:
     """Yield the launches with two inputs, scalars or outputs swapped, and which."""
     for i, launch in enumerate(launches):
         for what in "inputs", "scalars", "outputs":

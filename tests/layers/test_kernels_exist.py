@@ -1,11 +1,10 @@
 """Every launch of every net names a kernel, and gives it what it takes."""
 
-from importlib import import_module
-from inspect import signature
 from math import prod
 
 import pytest
 
+from snref.kernels import check_arguments
 from snref.net import Net, route
 from snref.nets import NAMES, find, random_net
 from snref.plans import Launch, Tensor
@@ -29,15 +28,8 @@ def launches(net: Net) -> list[Launch]:
 
 
 def check(net: Net) -> None:
-    seen = set()
     for launch in launches(net):
-        given = len(launch.outputs) + len(launch.inputs) + len(launch.scalars)
-        if (launch.kernel, given) not in seen:
-            seen.add((launch.kernel, given))
-            module, _, name = launch.kernel.rpartition(".")
-            kernel = getattr(import_module(f"snref.kernels.{module}"), name)
-            taken = list(signature(kernel.py_func).parameters)
-            assert len(taken) == given, f"{launch.kernel} takes {taken}"
+        check_arguments(launch)
         assert 1 <= len(launch.grid) <= 3 and 1 <= len(launch.block) <= 3
         assert all(size >= 1 for size in (*launch.grid, *launch.block))
         assert all(rows <= 65535 for rows in launch.grid[1:])
