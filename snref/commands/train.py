@@ -101,9 +101,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "summation, so with the same bits (exact, the default); any (fastest)",
     )
     shared.add_memory(parser)
-    add("--preset", choices=list(PRESETS))
-    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("--costs", metavar="FILE", help="measured seconds (CSV)")
+    add(
+        "--preset",
+        choices=list(PRESETS),
+        help="default: the plan of least modelled time that fits the memory",
+    )
+    add(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="default: auto, the GPU if there is one",
+    )
+    add(
+        "--costs",
+        metavar="FILE",
+        help="measured seconds, from snref profile, instead of a model",
+    )
     add(
         "--compare",
         action="store_true",

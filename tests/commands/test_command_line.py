@@ -178,6 +178,13 @@ def test_every_verb_has_help_with_an_example_that_works(
         _parser(verb).parse_args(example.split())
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_argument_has_help(verb):
+    verbs = next(a for a in _parser(verb)._actions if a.dest == "verb")
+    for argument in verbs.choices[verb]._actions:
+        assert argument.help, argument.dest
+
+
 def test_help_lists_the_verbs_and_the_version_is_there(command):
     code, out, _ = command("--help")
     assert code == 0 and all(verb in out for verb in VERBS)
