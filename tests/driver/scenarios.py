@@ -6,13 +6,15 @@ python tests/driver/stand_in.py tests/driver/scenarios.py NAME
 import gc
 import os
 import sys
+import tempfile
 import threading
+import time
 import weakref
 
 import numpy as np
 from small_nets import FAMILIES, images_for
 
-from snref.device import machine_code
+from snref.device import cuda, machine_code
 from snref.planning.planned import plan
 from snref.plans import host_memory
 from snref.training import Session, Settings
@@ -119,6 +121,20 @@ def machine_code_is_kept_on_disk():
     once = len(compiled)
     session(family="resnet")
     assert len(compiled) == once, "the same kernels, compiled again"
+
+
+def kernels_compile_in_other_processes():
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SNREF_CACHE"] = folder
+        made = session("baseline", "cpu")
+        launches = [x for run in made.planned.plan.runs() for x in run.launches]
+        gpu = cuda.GPU(0)
+        codes = [gpu._code(launch, made._values()) for launch in launches]
+        machine_code.ahead(codes)
+        until = time.monotonic() + 100
+        while not all(code.done() for code in codes):
+            assert time.monotonic() < until
+            time.sleep(0.1)
 
 
 def nothing_is_done_on_the_default_stream():
