@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, get_args
 
 from snref.commands import arguments as shared
+from snref.device.present import find_gpu
 from snref.net import Net
 from snref.planning.planned import plan
 from snref.planning.quickest import Overrides
@@ -169,6 +170,9 @@ def _number(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
+    if arguments.device == "auto" and (found := find_gpu()).works is False:
+        print(f"on the CPU, since the GPU does not work: {found.says}")
+        print("snref doctor names what repairs it\n")
     saved = checkpoints.load(Path(arguments.resume)) if arguments.resume else None
     net = built(
         arguments.net,

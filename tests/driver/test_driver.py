@@ -191,6 +191,7 @@ TRAIN = ["-m", "snref", "train", "lenet", "--batch", "2", "--epochs", "1"]
 def test_auto_uses_the_cpu_where_no_kernel_runs_on_the_gpu(kernels_beside, settings):
     code, out, err = kernels_beside(*TRAIN, **settings)
     assert code == 0 and "trained in" in out, err
+    assert ("since the GPU does not work" in out) == ("FAKE_DRIVER" in settings)
     code, out, err = kernels_beside(*TRAIN, "--device", "cuda", **settings)
     assert (code, out) == (2, "") and err.startswith("snref: no CUDA device: driver")
 

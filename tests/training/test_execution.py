@@ -12,6 +12,7 @@ from snref.plans import (
     Free,
     Launch,
     Offload,
+    OutOfMemory,
     Plan,
     Prefetch,
     Run,
@@ -136,3 +137,18 @@ def test_a_gpu_and_the_cpu_agree(device, family):
     assert losses == pytest.approx(expected, rel=1e-4)
     for key, array in here.items():
         np.testing.assert_allclose(array, there[key], rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+def test_no_plan_of_a_training_needs_more_of_the_host_than_it_may(device):
+    net = FAMILIES["lenet"](8)
+    planned = plan(net, preset="offload")
+    most = planned.host_bytes
+    assert most > 0
+    limited = plan(net, preset="offload", host_memory=most)
+    data = images_for(net, batches=2, held_out=13)
+    smaller = replace(data, images=data.images[:13], labels=data.labels[:13])
+    session = Session(limited, smaller, Settings(), device)
+    session.run(1)
+    assert session.device.host == most  # batches of 5 need no more
+    with pytest.raises(OutOfMemory):
+        plan(net, preset="offload", host_memory=most - 1)
