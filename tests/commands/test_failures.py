@@ -275,6 +275,7 @@ WRITING = {
     "profile lenet": ("--out",),
     "train digits": ("--save",),
 }
+PLANNING = {"plan", "compare", "fit", "nets", "verify", "export"}
 READING = {
     "plan lenet": ("--costs", "--device"),
     "compare lenet": ("--costs",),
@@ -320,12 +321,39 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(folder, capsys
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("verb", [v for v in WRITING if v.split()[0] in PLANNING])
+def test_a_full_disk_is_named_with_the_file(folder, capsys, verb):
+    for option in WRITING[verb]:
+        assert main([*verb.split(), option, "/dev/full"]) == 1
+        said = capsys.readouterr().err
+        assert said == "snref: /dev/full: No space left on device\n"
+
+
 @pytest.mark.parametrize("verb", READING)
 def test_a_file_that_cannot_be_read_is_named(folder, capsys, verb):
     for option in READING[verb]:
         for path in ("none.toml", "folder.toml", "empty.toml", "binary.toml"):
             said = refused(capsys, [*verb.split(), option, path])
             assert path in said and len(said) < 400, said
+
+
+@pytest.mark.parametrize(
+    "wrong", ["none.toml", "folder.toml", "empty.toml", "binary.toml"]
+)
+def test_a_graph_or_plan_that_cannot_be_read_is_named(folder, capsys, wrong):
+    assert wrong in refused(capsys, ["verify", wrong, "plan.json"])
+    assert wrong in refused(capsys, ["verify", "graph.json", wrong])
+
+
+@POSIX
+def test_a_file_that_may_not_be_read_or_written_is_named(folder, capsys):
+    (folder / "secret").touch(mode=0)
+    if os.access(folder / "secret", os.R_OK):
+        pytest.skip("this user may read everything")
+    for line in ("plan lenet --costs", "plan lenet --json", "export lenet --out"):
+        said = refused(capsys, [*line.split(), "secret"])
+        assert "secret: Permission denied" in said
     for line in (
         ["verify", "none", "plan.json"],
         ["verify", "graph.json", "folder.toml"],
