@@ -61,7 +61,7 @@ def test_the_table_of_presets_has_the_peaks_that_are_planned(column, net):
 def test_the_reading_path_is_about_as_long_as_it_says():
     table = README.partition("## Reading the code")[2]
     rows = re.findall(r"^\| [^|]* \| ([^|]*) \| ([\d,]+) \|$", table, re.MULTILINE)
-    assert len(rows) == 9
+    assert len(rows) >= 9
     for read, said in rows:
         count = sum(
             lines_of(ROOT / path) for path in re.findall(r"snref/[\w/.]+", read)
