@@ -71,6 +71,15 @@ def test_a_block_computes_the_tile_that_is_in_its_kernels_name() -> None:
         assert tile == tuple(map(int, name.removeprefix("strided_").split("x"))), name
 
 
+@pytest.mark.parametrize(
+    ("filters", "groups", "first"),
+    [(3, 1, "direct"), (4, 1, "tiled"), (6, 2, "direct"), (8, 2, "tiled")],
+)
+def test_few_filters_share_no_tile(filters: int, groups: int, first: str) -> None:
+    x, y, w = (2, 4, 8, 8), (2, filters, 8, 8), (filters, 4 // groups, 1, 1)
+    assert algorithms("forward", y, x, w, (1, 1, 0, 0, groups))[0].name == first
+
+
 def test_winograd_is_for_filters_of_3x3_and_stride_1() -> None:
     def parts(conv: Conv) -> set[str]:
         return {
