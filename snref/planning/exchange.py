@@ -534,8 +534,9 @@ def _step_from_json(
         _find(by_name, before, where): _find(by_name, now, where)
         for before, now in entry.get("renamed", {}).items()
     }
-    workspace = entry.get("workspace")
-    scratch = None if workspace is None else _find(by_name, workspace, where)
+    scratch = None
+    if "workspace" in entry:
+        scratch = _find(by_name, entry["workspace"], where)
     if not algorithms and not renamed:
         return origin
     touched = {tensor for piece in origin.work for tensor in piece.tensors}
@@ -543,38 +544,23 @@ def _step_from_json(
         if tensor not in touched:
             _fail(where, f"{origin.layer} {origin.phase} has no tensor {tensor.name!r}")
 
-    def new(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(renamed.get(tensor, tensor) for tensor in tensors)
-
     work: list[Work] = []
     for piece in origin.work:
-        if isinstance(piece, Launch):
-            outputs, inputs, retained = map(
-                new, (piece.outputs, piece.inputs, piece.retained)
-            )
-            work.append(
-                replace(piece, outputs=outputs, inputs=inputs, retained=retained)
-            )
-            continue
-        name = algorithms.pop(piece.part, piece.chosen.name)
-        ways = {way.name: way for way in piece.algorithms}
-        if name not in ways:
-            _fail(where, f"{piece.part} by {name!r}: one of {', '.join(ways)}")
-        needed = ways[name].workspace
-        if needed and (scratch is None or scratch.nbytes < needed):
-            _fail(
-                where, f"{piece.part} by {name!r} needs a workspace of {needed} bytes"
-            )
-        first, second = new(piece.inputs)
-        work.append(
-            replace(
-                piece,
-                output=new(piece.outputs)[0],
-                inputs=(first, second),
-                chosen=ways[name],
-                workspace=scratch if needed else None,
-            )
-        )
+        piece = piece.renamed(renamed)
+        if isinstance(piece, Choice):
+            name = algorithms.pop(piece.part, piece.chosen.name)
+            ways = {way.name: way for way in piece.algorithms}
+            if name not in ways:
+                _fail(where, f"{piece.part} by {name!r}: one of {', '.join(ways)}")
+            needed = ways[name].workspace
+            if needed and (scratch is None or scratch.nbytes < needed):
+                _fail(
+                    where,
+                    f"{piece.part} by {name!r} needs a workspace of {needed} bytes",
+                )
+            workspace = scratch if needed else None
+            piece = replace(piece, chosen=ways[name], workspace=workspace)
+        work.append(piece)
     if algorithms:
         _fail(
             where, f"{origin.layer} {origin.phase} has no part {', '.join(algorithms)}"

@@ -1,7 +1,7 @@
 """Launches: the kernel calls of a run, and the choice between algorithms."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from sys import modules
 from typing import Any, Literal, TypeAlias
 
@@ -106,6 +106,21 @@ class Launch:
         """Return all tensors of the launch, as often as it names them."""
         return self.outputs + self.inputs + self.retained
 
+    def renamed(self, names: Mapping[Tensor, Tensor]) -> "Launch":
+        """Return the launch with some of its tensors replaced by others."""
+        return replace(
+            self,
+            outputs=_renamed(self.outputs, names),
+            inputs=_renamed(self.inputs, names),
+            retained=_renamed(self.retained, names),
+        )
+
+
+def _renamed(
+    tensors: tuple[Tensor, ...], names: Mapping[Tensor, Tensor]
+) -> tuple[Tensor, ...]:
+    return tuple(names.get(tensor, tensor) for tensor in tensors)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Algorithm:
@@ -153,6 +168,11 @@ class Choice:
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the output and the inputs; the workspace is not one of them."""
         return (self.output, *self.inputs)
+
+    def renamed(self, names: Mapping[Tensor, Tensor]) -> "Choice":
+        """Return the choice with some of its tensors replaced by others."""
+        output, first, second = _renamed(self.tensors, names)
+        return replace(self, output=output, inputs=(first, second))
 
     @property
     def flops(self) -> int:

@@ -24,7 +24,7 @@ backward  conv1  dy -> dw
 
 from dataclasses import replace
 
-from snref.plans import Choice, Launch, Plan, Run, Tensor, Work, only_runs
+from snref.plans import Launch, Plan, Run, Tensor, only_runs
 from snref.scheduler.options import Overwrite
 
 
@@ -55,22 +55,4 @@ def _renamed(run: Run, names: dict[Tensor, Tensor]) -> Run:
     """Rename the tensors of a run. If none has a new name, it is the same run."""
     if names.keys().isdisjoint(run.reads) and names.keys().isdisjoint(run.writes):
         return run
-    return replace(run, work=tuple(_renamed_work(w, names) for w in run.work))
-
-
-def _renamed_work(work: Work, names: dict[Tensor, Tensor]) -> Work:
-    def new(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(names.get(tensor, tensor) for tensor in tensors)
-
-    match work:
-        case Launch():
-            return replace(
-                work,
-                outputs=new(work.outputs),
-                inputs=new(work.inputs),
-                retained=new(work.retained),
-            )
-        case Choice():
-            first, second = new(work.inputs)
-            (output,) = new((work.output,))
-            return replace(work, output=output, inputs=(first, second))
+    return replace(run, work=tuple(work.renamed(names) for work in run.work))
