@@ -8,12 +8,11 @@ from typing import Any, get_args
 import snref
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
-from snref.net import Net, route
+from snref.net import Net
 from snref.nets import find
 from snref.planning.fit import STATE, Counting, Fit, Format, fitted, largest
 from snref.plans import OutOfMemory, extent
 from snref.support.units import mebibytes
-from snref.timing import roofline
 
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
 
@@ -60,12 +59,14 @@ class _Answer:
 
     trained  the net as ``snref train`` runs it, without the gradient of the images;
              None if that is what was asked
-    largest  the largest batch that fits, or the depth
+    limit    the batch, or the depth, up to which the search goes
+    largest  the largest of them that fits
     """
 
     net: Net
     asked: Fit | OutOfMemory
     trained: Fit | OutOfMemory | None
+    limit: int
     largest: int
     best: Fit | OutOfMemory | None
 
@@ -84,21 +85,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _answer(arguments: argparse.Namespace) -> _Answer:
     net = shared.net_of(arguments)
+    memory, host_memory = arguments.memory, arguments.host_memory
     counting = Counting(arguments.optimizer, arguments.dtype)
-    host_memory = arguments.host_memory
-    measured = shared.costs_of(arguments)
-    machine = None if measured else roofline.machine(arguments.device)
+    costs = shared.costs_of(arguments)
 
     def fit(net: Net) -> Fit | OutOfMemory:
-        costs = roofline.costs(route(net), machine) if machine else measured
-        assert costs is not None
         try:
             return fitted(
                 net,
-                arguments.memory,
-                costs,
-                counting=counting,
+                memory,
                 host_memory=host_memory,
+                counting=counting,
+                device=arguments.device,
+                costs=costs,
             )
         except OutOfMemory as error:
             return error
@@ -114,23 +113,21 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
 
     def fits(size: int) -> bool:
         net = other(size)
-        if counting.least(net) > arguments.memory:
+        if counting.least(net) > memory:
             return False
         return host_memory is None or isinstance(fit(net), Fit)
 
-    most = largest(fits, _limit(arguments))
+    limit = DEEPEST if arguments.deeper else LARGEST_BATCH
+    most = largest(fits, limit)
     trained = net.with_options(image_gradient=False)
     return _Answer(
         net,
         fit(net),
         fit(trained) if net.has_image_gradient else None,
+        limit,
         most,
         fit(other(most)) if most else None,
     )
-
-
-def _limit(arguments: argparse.Namespace) -> int:
-    return DEEPEST if arguments.deeper else LARGEST_BATCH
 
 
 def _rows(fit: Fit) -> Iterator[tuple[str, int]]:
@@ -176,7 +173,7 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
         )
     yield ""
     what = "N of the deepest resnet:6,32,N,6" if arguments.deeper else "largest batch"
-    more = " or more" if answer.largest == _limit(arguments) else ""
+    more = " or more" if answer.largest == answer.limit else ""
     yield f"{what}: {answer.largest or 'none'}{more}"
     if isinstance(best, Fit):
         if arguments.deeper:
@@ -223,7 +220,7 @@ def _report(arguments: argparse.Namespace, answer: _Answer) -> dict[str, Any]:
         "asked": entry(answer.asked),
         "without_image_gradient": entry(answer.trained),
         "searched": "depth" if arguments.deeper else "batch",
-        "searched_up_to": _limit(arguments),
+        "searched_up_to": answer.limit,
         "largest": answer.largest,
         "at_largest": entry(answer.best),
     }

@@ -24,6 +24,7 @@ from snref.plans import (
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
 from snref.support.garbage import no_garbage_collection
+from snref.timing import roofline
 from snref.timing.costs import Costs
 from snref.timing.timeline import simulate
 
@@ -103,26 +104,29 @@ class Fit:
 def fitted(
     net: Net,
     memory: int,
-    costs: Costs,
     *,
-    counting: Counting = Counting(),
     host_memory: int | None = None,
+    counting: Counting | None = None,
+    device: str = "virtual:k40c",
+    costs: Costs | None = None,
 ) -> Fit:
     """Plan a net for so many bytes of the device, and of the host if that is limited.
+
+    counting       what is counted; default: float32, and descent with momentum
+    device, costs  as for ``snref.plan``
 
     Raises OutOfMemory: in bytes of ``memory``, or of ``host_memory``.
 
     >>> from snref.nets import lenet
-    >>> from snref.timing import roofline
-    >>> net = lenet(batch=32)
-    >>> costs = roofline.costs(route(net), roofline.machine("virtual:k40c"))
-    >>> fit = fitted(net, 11_000_000, costs, counting=Counting("adam"))
+    >>> fit = fitted(lenet(batch=32), 11_000_000, counting=Counting("adam"))
     >>> fit.total_bytes <= 11_000_000, fit.resident["optimizer_state"]
     (True, 3448640)
     """
+    counting = counting or Counting()
     there = counting.resident(net)
     fixed = sum(there.values())
     with no_garbage_collection():
+        costs = costs or roofline.costs(route(net), roofline.machine(device))
         try:
             options, plan = least_time(
                 counting.route(net),
