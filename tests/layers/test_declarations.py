@@ -242,3 +242,18 @@ def test_running_statistics_move_in_the_update_and_nowhere_else() -> None:
         if "running" in tensor.name
     }
     assert written == {"bn.running_mean": "update", "bn.running_variance": "update"}
+
+
+def test_what_only_copies_counts_no_arithmetic():
+    copies = "joins.copy", "joins.concat", "joins.split"
+    found = set()
+    for run in route(a_net_of_every_layer("original")).runs():
+        for launch in run.launches:
+            if launch.kernel in copies:
+                found.add(launch.kernel)
+                assert launch.flops == 0, run
+                size = sum(tensor.nbytes for tensor in launch.outputs)
+                assert launch.bytes_accessed >= size / len(launch.outputs)
+            else:
+                assert launch.flops > 0, run
+    assert found == {*copies}
