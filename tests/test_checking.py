@@ -310,6 +310,21 @@ class Counting(Double):
         )
 
 
+class Lossless(Softmax):
+    def saved_shapes(self, *inputs):
+        return {}
+
+
+class Unwritten(Softmax):
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        return super().forward(node)[:-1]
+
+
+class Unfinished(Layer):
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        return elementwise(double, node.y, node.x)
+
+
 class FarOverwrite(Double):
     def forward(self, node: Node) -> tuple[Launch, ...]:
         (launch,) = super().forward(node)
@@ -324,6 +339,9 @@ class FarOverwrite(Double):
         (Counting(), "changes Counting.count, which it reads"),
         (NoneIgnored(), "backward: does not write NoneIgnored.dw"),
         (FarOverwrite(), "FarOverwrite.dy is not an input"),
+        (Lossless(), "the loss 'Lossless' has no saved tensor 'loss'"),
+        (Unwritten(), "forward: does not write Unwritten.loss"),
+        (Unfinished(), "Unfinished has no method backward"),
     ],
 )
 def test_a_wrong_declaration_is_named(layer: Layer, words: str) -> None:

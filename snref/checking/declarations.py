@@ -74,7 +74,9 @@ def check_flow(node: Node, phase: Phase, work: tuple[Work, ...]) -> None:
     before = {*node.xs, *parameters, *node.saved.values()}
     must = {*node.ys} - {*node.xs}  # a fork that shares has nothing to write
     may, reads = state, before
-    if phase == "backward":
+    if phase == "forward" and node.layer.loss:
+        must.add(node.saved["loss"])
+    elif phase == "backward":
         must = {dx for dx in node.dxs if dx is not None} | gradients
         may, reads = set(), before | {*node.ys, *node.dys}
     elif phase == "update":

@@ -47,8 +47,8 @@ def check_layer(layer: Layer, *shapes: Shape, seed: int = 0) -> None:
     """
     done = []
     for declarations in get_args(Declarations):
-        node = node_of(layer, shapes, declarations)
-        with _blamed(layer, "declarations"):
+        with _blamed(layer, f"under {declarations} declarations"):
+            node = node_of(layer, shapes, declarations)
             work = dict(phases(node))
         for phase, pieces in work.items():
             with _blamed(layer, phase):
@@ -69,7 +69,7 @@ def _blamed(layer: Layer, phase: str) -> Iterator[None]:
     """Say of an error in which layer and phase it is."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, NotImplementedError) as error:
         name = type(layer).__name__
         raise LayerError(f"{name} {phase}: {error}") from error.__cause__
 

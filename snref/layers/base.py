@@ -194,11 +194,11 @@ class Layer:
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         """Return the launches that compute node.ys from node.xs."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method forward")
 
     def backward(self, node: Node) -> tuple[Work, ...]:
         """Return the launches that compute node.dxs and the parameter gradients."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method backward")
 
     def inference(self, node: Node) -> tuple[Work, ...]:
         """Return the launches that compute node.ys when the net is evaluated."""
@@ -249,6 +249,8 @@ def make_node(
     if layer.loss or not trained:
         dys = ()
     if layer.loss:
+        if "loss" not in saved:
+            raise ValueError(f"the loss {name!r} has no saved tensor 'loss'")
         labels = layer.labels_shape(*shapes)
         saved["labels"] = Tensor("labels", labels, "input", "int32")
     momenta = named("{}.momentum", own, "momentum")

@@ -244,7 +244,7 @@ def test_a_policy_that_is_not_there_is_named(net):
 
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are(net):
-    with pytest.raises(ValueError, match="no preset 'fast': baseline, liveness"):
+    with pytest.raises(ValueError, match=r"no preset 'fast': .*baseline, liveness"):
         snref.plan(net, preset="fast")
 
 
