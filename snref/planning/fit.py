@@ -150,35 +150,28 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
     >>> lower_bound(half) / lower_bound(route(net))
     0.5
     """
-    halves: dict[Tensor, Tensor] = {}
+    half = {
+        tensor: Tensor(tensor.name, tensor.shape, tensor.kind, "float16")
+        for run in whole.runs()
+        for piece in run.work
+        for tensor in piece.tensors
+        if tensor.is_data and tensor is not loss
+    }
 
-    def half(tensor: Tensor) -> Tensor:
-        if not tensor.is_data or tensor is loss:
-            return tensor
-        if tensor not in halves:
-            halves[tensor] = Tensor(tensor.name, tensor.shape, tensor.kind, "float16")
-        return halves[tensor]
-
-    def work(piece: Work) -> Work:
-        if isinstance(piece, Launch):
-            return replace(
-                piece,
-                outputs=tuple(map(half, piece.outputs)),
-                inputs=tuple(map(half, piece.inputs)),
-                retained=tuple(map(half, piece.retained)),
-                may_overwrite=tuple(
-                    (half(output), half(target), when)
-                    for output, target, when in piece.may_overwrite
-                    if half(output).dtype == half(target).dtype
-                ),
-            )
-        first, second = piece.inputs
-        return replace(
-            piece, output=half(piece.output), inputs=(half(first), half(second))
+    def halve(piece: Work) -> Work:
+        made = piece.renamed(half)
+        if not isinstance(made, Launch):
+            return made
+        allowed = tuple(
+            (half.get(output, output), half.get(target, target), when)
+            for output, target, when in made.may_overwrite
+            if (output in half) == (target in half)
         )
+        return replace(made, may_overwrite=allowed)
 
-    steps = tuple(replace(run, work=tuple(map(work, run.work))) for run in whole.runs())
-    return Plan(steps)
+    return Plan(
+        tuple(replace(run, work=tuple(map(halve, run.work))) for run in whole.runs())
+    )
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:
