@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory
 from snref.scheduler import PRESETS
 from snref.scheduler.options import Algorithms
-from snref.support.files import complain
+from snref.support.files import check_writable, complain
 from snref.timing.costs import Costs
 from snref.training import (
     Checkpoint,
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help=f"in all, with those before --resume; default: {EPOCHS}",
     )
-    add("--lr", type=positive, metavar="RATE", help="default: 0.01")
+    add("--lr", type=float, metavar="RATE", help="default: 0.01")
     add(
         "--lr-every",
         type=whole,
@@ -77,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="multiply the learning rate by --lr-factor after every E epochs, 0: "
         "never; default: 8",
     )
-    add("--lr-factor", type=positive, metavar="F", help="default: 0.1")
-    add("--momentum", type=share, metavar="M", help="default: 0.9")
-    add("--weight-decay", type=share, metavar="D", help="default: 0.0005")
+    add("--lr-factor", type=float, metavar="F", help="default: 0.1")
+    add("--momentum", type=float, metavar="M", help="default: 0.9")
+    add("--weight-decay", type=float, metavar="D", help="default: 0.0005")
     add(
         "--decays",
         choices=get_args(Decays),
@@ -138,34 +137,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> float:
-    """The type of a rate."""
-    number = _number(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a number > 0")
-    return number
-
-
-def share(text: str) -> float:
-    """The type of a number from 0 to below 1."""
-    number = _number(text)
-    if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be >= 0 and < 1")
-    return number
-
-
 def whole(text: str) -> int:
-    """The type of a seed, and of a number of epochs that may be 0."""
+    """Parse an argument as an integer of at least 0 (an argparse type)."""
     if not text.isdecimal() or int(text) >= 2**31:
         raise argparse.ArgumentTypeError(f"{text!r}: must be 0 to 2147483647")
     return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -272,25 +248,17 @@ def _train(net: Net, given: Mapping[str, Any]) -> Trained:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """What can be known to be wrong before anything is trained."""
+    """Raise ValueError or OSError for what is wrong, before anything is trained."""
     if arguments.save_every and not arguments.save:
         raise ValueError("--save-every needs --save FILE")
     for name in ("data", "costs", "save", "resume"):
         if getattr(arguments, name) == "":  # as --save "$FILE" without a FILE
             raise ValueError(f"--{name}: the name is empty")
     if arguments.save:
-        path = Path(arguments.save).resolve()
-        if path.is_dir():
-            raise ValueError(f"--save {arguments.save}: is a folder")
-        if path.exists() and not path.is_file():  # a device: it would be replaced
+        check_writable(arguments.save)
+        path = Path(arguments.save)
+        if arguments.save == "-" or (path.exists() and not path.is_file()):
             raise ValueError(f"--save {arguments.save}: is no ordinary file")
-        try:
-            with tempfile.TemporaryFile(dir=path.parent):
-                pass
-        except OSError as error:
-            raise ValueError(
-                f"--save {arguments.save}: cannot be written: {error.strerror}"
-            ) from None
     if arguments.compare and arguments.resume:
         raise ValueError("--compare trains from the beginning: without --resume")
 
