@@ -3,12 +3,14 @@
 Each element of each array has two shadow words: of its last write and its last read.
 A word packs when and by whom, the most significant bits first:
 
-    block + 1 (18 bits)   epoch (22 bits)   site (10 bits)   thread (12 bits)
+    block + 1 (18 bits)   epoch (21 bits)   site (10 bits)   thread (13 bits)
 
-The epoch counts the barriers that the block has passed, the site is the place in the
-kernel's text. Two accesses of an element, one of them a write, race if they come from
-different threads of a block in one epoch, or from different blocks: a barrier orders
-the threads of one block, and nothing orders blocks. Atomics do not race with atomics.
+The epoch counts the barriers that the block and its warps have passed, the site is the
+place in the kernel's text. Two accesses of an element, one of them a write, race if
+they come from different threads and nothing orders them. A barrier orders the threads
+of a block; a barrier of a warp (`syncwarp`, a shuffle, a vote) those of the warp. A
+fence and an atomic operation order blocks, as the last block to count itself relies on.
+Atomics do not race with atomics, nor does a write of the value that is there already.
 Besides its number (10 bits), the thread's field says whether the access is atomic, and
 whether other threads accessed the element likewise since the barrier.
 
@@ -20,7 +22,9 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -28,25 +32,33 @@ import numba
 import numpy as np
 
 from snref.simt import ir
+from snref.simt.assignment import with_flags
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.limits import Three
 from snref.simt.run import Compiled, Module, in_c_order, memory
 from snref.simt.shadow import (
+    ACQUIRED,
     ATOMIC,
     BLOCK,
     BOUNDS,
+    COLUMNS,
+    COUNT,
     EPOCH,
     GIVEN,
     INDEX,
-    KIND,
+    LANES,
     MANY,
     NEVER,
     RAW,
+    ROWS,
     SITE,
     THREAD,
+    UNASSIGNED,
     UNSET,
     WAR,
+    WARP,
     WAW,
+    site,
 )
 from snref.simt.storage import Storage
 from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
@@ -60,9 +72,11 @@ class Checked(Style):
     rows = False
     independent = False
     exact = True  # even a load that all threads share is every thread's own
+    prepared = staticmethod(with_flags)
     imports = (
         "from snref.simt.shadow import inside1, inside2, inside3, inside4, inside5",
-        "from snref.simt.shadow import changed, saw, wrote",
+        "from snref.simt.shadow import arrived, changed, fence, lanes, note, same, saw",
+        "from snref.simt.shadow import wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
     )
@@ -70,18 +84,46 @@ class Checked(Style):
     def __init__(self, kernel: Kernel, store: Storage):
         super().__init__(kernel, store)
         self.arrays = _arrays(kernel)
-        self.parameters = [*(f"{a}_shadow" for a in self.arrays), "_report"]
+        self.parameters = [*(f"{a}_shadow" for a in self.arrays), "_here", "_fences"]
+        self.parameters.append("_report")
         self.sites: list[int] = []  # the line of each access
+        self.unassigned: list[str] = []  # variables that may be read too early
+        # arrays that a loop of compare-and-swap works on: it may read them plainly
+        calls = [n for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        self.swapped = {
+            ast.unparse(c.args[0]) for c in calls if ir.calls(c, _SWAPS) and c.args
+        }
 
     def once(self) -> list[str]:
         flat = [f"{a}_flat = borrowed({a}.reshape({a}.size))" for a in self.arrays]
         return flat + [f"{p} = borrowed({p})" for p in self.parameters]
 
     def prologue(self) -> list[str]:
-        return [f"_begin = _now = (_b + 1) << {BLOCK}"]
+        return [
+            f"if _report[0, {COUNT}]: return 0",
+            f"_begin = _since = _now = (_b + 1) << {BLOCK}",
+            f"_report[0, {ACQUIRED}] = 0",
+        ]
 
     def barrier(self) -> list[str]:
-        return [f"_now += {1 << EPOCH}", "if _report[0]: return 0"]
+        full = f"if _report[0, {COUNT}] == {ROWS - 1}: return 0"
+        return [f"_now += {1 << EPOCH}", "_since = _now", full]
+
+    def warp_barrier(self, stmt: ast.stmt) -> list[str]:
+        assert isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)
+        lines = [f"_now += {1 << EPOCH}"]
+        if stmt.value.args:
+            me = self.word(stmt.lineno, "")
+            mask = f"_int64({ast.unparse(stmt.value.args[0])})"
+            lines.insert(0, f"lanes(_here, {mask}, {me}, _report)")
+        return lines
+
+    def word(self, line: int, thread: str = " + _t") -> str:
+        """The word of an access at this line, a new site."""
+        self.sites.append(line)
+        if len(self.sites) > 1 << (EPOCH - SITE):
+            raise self.kernel.error(line, "too many accesses for check mode: 1024")
+        return f"_now + {(len(self.sites) - 1) << SITE}{thread}"
 
     def facts(self) -> dict[str, Any]:
         arrays: list[tuple[str, tuple[int, ...]]] = []
@@ -93,6 +135,7 @@ class Checked(Style):
             "accesses": tuple(self.sites),
             "arrays": tuple(arrays),
             "local": tuple(sorted(self.local)),
+            "unassigned": tuple(self.unassigned),
         }
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
@@ -105,13 +148,10 @@ class Checked(Style):
         new = _Accesses(self, getattr(node, "lineno", 0)).visit(copy.deepcopy(node))
         return ast.unparse(ast.fix_missing_locations(new))
 
-    def look(self, how: str, node: ast.Subscript, line: int) -> ast.Call:
-        """The check of an access: a call of `saw`, `wrote` or `changed`."""
+    def place(self, node: ast.Subscript, line: int) -> ast.expr:
+        """The number of the element that is accessed; -1 if there is none."""
         assert isinstance(node.value, ast.Name)
         a = node.value.id
-        self.sites.append(line)
-        if len(self.sites) > 1 << (EPOCH - SITE):
-            raise self.kernel.error(line, "too many accesses for check mode: 1024")
         places = one_element(self.kernel, node, line)
         if a in self.local:
             places = [*places, ir.name("_t")]
@@ -124,32 +164,58 @@ class Checked(Style):
             )
         sizes = [ir.expression(f"_int64({a}.shape[{d}])") for d in range(ndim)]
         places = [ir.call("_int64", p) for p in places]
-        at = ir.call(f"inside{ndim}", *places, *sizes, ir.name("_report"))
-        me = ir.expression(f"_now + {(len(self.sites) - 1) << SITE} + _t")
+        return ir.call(f"inside{ndim}", *places, *sizes, ir.name("_report"))
+
+    def look(self, how: str, a: str, at: ast.expr, line: int) -> ast.Call:
+        """The check of an access: a call of `saw`, `wrote` or `changed`."""
+        me = self.word(line)
+        if how == "saw" and a in self.swapped:
+            me += f" + {ATOMIC}"
         number = 2 * list(self.arrays).index(a) + (a in self.kernel.arrays)
-        array = ir.expression(f"_int64({number})")
-        tail = (ir.name("_begin"), array, ir.name("_report"))
-        return ir.call(how, ir.name(f"{a}_shadow"), at, me, *tail)
+        rest = f"{me}, _begin, _since, _int64({number}), _fences, _report"
+        checked = ir.expression(f"{how}({a}_shadow, 0, {rest})")
+        assert isinstance(checked, ast.Call)
+        checked.args[1] = at
+        return checked
 
     def read(self, node: ast.Subscript, line: int) -> ast.expr:
-        flat = ir.name(f"{ast.unparse(node.value)}_flat")
-        return ast.Subscript(flat, ir.call("_u", self.look("saw", node, line)))
+        a = ast.unparse(node.value)
+        look = self.look("saw", a, self.place(node, line), line)
+        return ast.Subscript(ir.name(f"{a}_flat"), ir.call("_u", look))
 
-    def write(self, node: ast.Subscript, line: int, value: ast.expr) -> list[ast.stmt]:
-        look = self.look("wrote", node, line)
+    def write(
+        self, left: ast.expr, node: ast.Subscript, line: int, value: ast.expr
+    ) -> list[ast.stmt]:
+        """Assign to the element, or to the part `left` of it."""
+        a = ast.unparse(node.value)
         at, new = f"_at{len(self.sites)}", f"_new{len(self.sites)}"
-        flat = ir.name(f"{ast.unparse(node.value)}_flat")
-        element = ast.Subscript(flat, ir.call("_u", ir.name(at)), ast.Store())
-        allowed = ir.expression(f"{at} >= 0")
-        store = ast.Assign([element], ir.name(new))
-        return [
-            ir.at(s, line)
-            for s in (
-                ir.assign(new, value),
-                ir.assign(at, look),
-                ast.If(allowed, [store], []),
-            )
-        ]
+        place = ir.assign(at, self.place(node, line))
+        look = self.look("wrote", a, ir.name(at), line)
+        same = ir.expression(f"same({a}_flat, {at}, {new})")
+        look.args.append(same if left is node else ast.Constant(False))
+        element = ast.Subscript(
+            ir.name(f"{a}_flat"), ir.call("_u", ir.name(at)), ast.Store()
+        )
+        whole: ast.expr = element
+        if left is not node:
+            element.ctx = ast.Load()
+            whole = _Replaced(node, element).visit(left)
+        allowed = ast.If(
+            ir.expression(f"{at} >= 0"), [ast.Assign([whole], ir.name(new))], []
+        )
+        stmts = [ir.assign(new, value), place, ir.assign(at, look), allowed]
+        return [ir.at(s, line) for s in stmts]
+
+
+_SWAPS = {"atomic_cas", "atomic_compare_and_swap"}
+
+
+class _Replaced(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST):
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if node is self.old else super().visit(node)
 
 
 class _Accesses(ast.NodeTransformer):
@@ -174,22 +240,48 @@ class _Accesses(ast.NodeTransformer):
         node.slice = self.visit(node.slice)
         return self.style.read(node, self.line)
 
+    def root(self, node: ast.expr) -> ast.Subscript | None:
+        """The element of a known array that this is, or is a field of."""
+        if isinstance(node, ast.Subscript) and self.known(node):
+            return node
+        if isinstance(node, (ast.Subscript, ast.Attribute)):
+            return self.root(node.value)
+        return None
+
+    def visit_Expr(self, stmt: ast.Expr) -> Any:
+        match stmt.value:
+            case ast.Call(ast.Name(ir.FENCE)):
+                new = "fence(_fences, _now)"
+            case ast.Call(ast.Name(ir.LANE)):
+                new = "arrived(_here, _t)"
+            case ast.Call(ast.Name(ir.UNASSIGNED), [ast.Constant(str(v))]):
+                self.style.unassigned.append(v)
+                me, number = self.style.word(self.line), len(self.style.unassigned) - 1
+                kinds = f"_int64({UNASSIGNED}), {me}, {me}, _int64({number}), _int64(0)"
+                new = f"note(_report, {kinds})"
+            case _:
+                return self.generic_visit(stmt)
+        return ir.at(ast.Expr(ir.expression(new)), self.line)
+
     def visit_Assign(self, stmt: ast.Assign) -> Any:
         (left,) = stmt.targets
-        if not isinstance(left, ast.Subscript) or not self.known(left):
+        root = self.root(left)
+        if root is None:
             return self.generic_visit(stmt)
         value = self.visit(stmt.value)
-        left.slice = self.visit(left.slice)
-        return self.style.write(left, self.line, value)
+        root.slice = self.visit(root.slice)
+        return self.style.write(left, root, self.line, value)
 
     def visit_AugAssign(self, stmt: ast.AugAssign) -> Any:
         left = stmt.target
-        if not isinstance(left, ast.Subscript) or not self.known(left):
+        root = self.root(left)
+        if root is None:
             return self.generic_visit(stmt)
-        left.slice = self.visit(left.slice)
-        old = self.style.read(left, self.line)
+        root.slice = self.visit(root.slice)
+        old = self.style.read(root, self.line)
+        old = old if left is root else _Replaced(root, old).visit(copy.copy(left))
         value = ast.BinOp(old, stmt.op, self.visit(stmt.value))
-        return self.style.write(left, self.line, value)
+        return self.style.write(left, root, self.line, value)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         expanded = expand_slots(self, node)
@@ -200,7 +292,8 @@ class _Accesses(ast.NodeTransformer):
             whole = node.func.id == "atomic_compare_and_swap"
             i = ast.Constant(0) if whole else self.visit(rest.pop(0))
             element = ast.Subscript(a, i, ast.Load())
-            allowed = self.style.look("changed", element, self.line)
+            at = self.style.place(element, self.line)
+            allowed = self.style.look("changed", ast.unparse(a), at, self.line)
             given = [a, *([] if whole else [i]), *map(self.visit, rest)]
             zero = ir.expression(f"{ast.unparse(a)}.dtype.type(0)")
             return ast.IfExp(allowed, ast.Call(node.func, given, []), zero)
@@ -216,6 +309,42 @@ def _arrays(kernel: Kernel) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ the launch
+
+_KINDS = {
+    BOUNDS: ("out-of-bounds", "is out of bounds"),
+    UNSET: ("uninitialised", "is read before anything was written there"),
+    RAW: ("race", "is read here and written"),
+    WAW: ("race", "is written here and also"),
+    WAR: ("race", "is written here and read"),
+    UNASSIGNED: ("unassigned", "has no value here: no statement gave this thread one"),
+    LANES: (
+        "absent-lanes",
+        "the mask of this operation names threads of the warp that do not take part; "
+        "name those that do, or move it out of the branch",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A mistake that check mode found.
+
+    `kind` is out-of-bounds, uninitialised, race, unassigned (a variable), absent-lanes
+    (a warp operation) or never-written (an array of `outputs`). Of a race,
+    `other_line`, `other_thread` and `other_block` tell of the earlier access. Threads
+    and blocks are numbers, or tuples where they have several dimensions.
+    """
+
+    kind: str
+    line: int
+    thread: int | tuple[int, ...] | None
+    block: int | tuple[int, ...] | None
+    name: str  # of the array or variable
+    element: tuple[int, ...]
+    message: str
+    other_line: int | None = None
+    other_thread: int | tuple[int, ...] | None = None
+    other_block: int | tuple[int, ...] | None = None
 
 
 class Check(Compiled):
@@ -240,94 +369,170 @@ class Check(Compiled):
         names = list(inspect.signature(self.function).parameters)
         given = dict(zip(names, arguments, strict=False))
         given |= dict(zip(module.constant_names, module.constants, strict=True))
-        shadows: list[np.ndarray] = []
-        held: dict[
-            Any, np.ndarray
-        ] = {}  # an array given twice has one set of shadow words
+        arrays = {n: given[n] for n, shape in module.facts["arrays"] if not shape}
+        shadow = self.shadow(arrays)
         for n, shape in module.facts["arrays"]:
-            size = prod(shape) if shape else given[n].size
-            cells = np.zeros((size, 2), np.int64)
-            cells[:, 0] = NEVER if n in self.outputs else GIVEN
-            if not shape:
-                first = held.setdefault(memory(given[n]), cells)
-                np.maximum(first, cells, out=first)  # GIVEN, if it is under one name
-                cells = first
-            shadows.append(cells)
-        report = np.zeros(16, np.int64)
+            if shape:
+                shadow[n] = np.zeros((prod(shape), 2), np.int64)
+        report = np.zeros((ROWS, COLUMNS), np.int64)
+        here, fences = np.zeros(prod(block), np.bool_), np.zeros(prod(grid), np.int64)
+        words = [shadow[n] for n, _ in module.facts["arrays"]]
         with in_c_order(arguments) as mine:  # as the numbers of elements are
-            module.run(0, prod(grid), grid, mine, (*shadows, report))
-        if report[KIND]:
-            raise self.problem(module, report, grid, block, given)
+            module.run(0, prod(grid), grid, mine, (*words, here, fences, report))
+        found = [
+            self.finding(module, row, grid, block, given)
+            for row in report[1 : report[0, COUNT] + 1]
+        ]
+        if not found:
+            found = list(self.never_written(module, shadow, given))
+        if found:
+            more = len(found) - 1
+            text = found[0].message + f"\n(and {more} more)" * bool(more)
+            error = KernelError(text)
+            error.findings = tuple(found)
+            raise error
 
-    def problem(
+    def shadow(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The shadow words of the arguments. What shares memory shares its words."""
+        made: dict[str, np.ndarray] = {}
+        for names in _sharing(arrays):
+            first = min(arrays[n].ctypes.data for n in names)
+            starts = {
+                n: (arrays[n].ctypes.data - first) // arrays[n].itemsize for n in names
+            }
+            size = max(start + arrays[n].size for n, start in starts.items())
+            words = np.full((size, 2), (NEVER, 0), np.int64)
+            for n, start in starts.items():
+                made[n] = words[start : start + arrays[n].size]
+                if n not in self.outputs:  # GIVEN, if it is under one name
+                    made[n][:, 0] = GIVEN
+        return made
+
+    def never_written(
+        self, module: Module, shadow: Mapping[str, np.ndarray], given: Mapping[str, Any]
+    ) -> Iterable[Finding]:
+        """Elements of the outputs that no thread wrote."""
+        for n in sorted(self.outputs):
+            missing = np.flatnonzero(shadow[n][:, 0] == NEVER)
+            if missing.size:
+                where = tuple(map(int, np.unravel_index(missing[0], given[n].shape)))
+                what = f"{_element(n, where)} is never written"
+                if missing.size > 1:
+                    what += f", nor are {missing.size - 1} more of its elements"
+                text = str(ir.located(module.sources, 1, self.__name__, what))
+                _, line = ir.line_of_file(module.sources, 1)
+                yield Finding("never-written", line, None, None, n, where, text)
+
+    def finding(
         self,
         module: Module,
-        report: np.ndarray,
+        row: np.ndarray,
         grid: Three,
         block: Three,
         given: Mapping[str, Any],
-    ) -> KernelError:
-        kind, me, other, array = (int(n) for n in report[:INDEX])
-        n, shape = module.facts["arrays"][array >> 1]
-        line = module.facts["accesses"][_site(me)]
-        shape = shape or given[n].shape
-        index = report[INDEX : INDEX + len(shape)].tolist()
-        if kind != BOUNDS:
-            index = [int(i) for i in np.unravel_index(report[INDEX], shape)]
-        if n in module.facts["local"]:
-            index.pop()  # the thread's own copy
-        element = f"{n}[{', '.join(map(str, index))}]"
+    ) -> Finding:
+        """A row of the report as data and in words."""
+        kind, me, other, array = (int(n) for n in row[:INDEX])
+        says, what = _KINDS[kind]
+        n, index = "", tuple[int, ...]()
+        if kind == UNASSIGNED:
+            n = _own_name(module.facts["unassigned"][array])
+            what = f"{n} {what}"
+        elif kind != LANES:
+            n, shape = module.facts["arrays"][array >> 1]
+            shape = shape or given[n].shape
+            place = row[INDEX : INDEX + len(shape)].tolist()
+            if kind != BOUNDS:
+                place = [int(i) for i in np.unravel_index(row[INDEX], shape)]
+            index = tuple(place)
+            if n in module.facts["local"]:
+                index = index[:-1]  # the thread's own copy
+            what = f"{_element(n, index)} {what}"
+        line = module.facts["accesses"][site.py_func(me)]
         mine, block_of_me = _who(me, block, grid)
-        says = {
-            BOUNDS: "is out of bounds",
-            UNSET: "is read before anything was written there",
-            RAW: "is read here and written",
-            WAW: "is written here and also",
-            WAR: "is written here and read",
-        }[kind]
-        what = f"{element} {says}"
+        both, others = [line], {}
         if kind in (RAW, WAW, WAR):
-            line2 = module.facts["accesses"][_site(other)]
+            line2 = module.facts["accesses"][site.py_func(other)]
+            both = sorted({line, line2})
             theirs, block_of_other = _who(other, block, grid)
-            apart = block_of_me != block_of_other
-            line_of_other = ir.line_of_file(module.sources, line2)[1]
+            _, line_of_other = ir.line_of_file(module.sources, line2)
             what += f" in line {line_of_other} by {theirs} of block {block_of_other}"
             what += (
                 ", and nothing orders blocks; use an atomic or a second launch"
-                if apart
+                if block_of_me != block_of_other
                 else ", with no barrier between"
             )
             what += f" (here: {mine} of block {block_of_me})"
-            both = sorted({line, line2})
+            others = {
+                "other_line": line_of_other,
+                "other_thread": _index(other & THREAD, block),
+                "other_block": block_of_other,
+            }
         else:
             what += f" ({mine} of block {block_of_me})"
-            both = [line]
         quoted = "".join(
             f"\n    {ir.line_of_file(module.sources, i)[1]}: "
             f"{ir.source_line(module.sources, i).strip()}"
             for i in both
         )
-        return ir.located(module.sources, line, self.__name__, what + quoted)
+        text = str(ir.located(module.sources, line, self.__name__, what + quoted))
+        _, number = ir.line_of_file(module.sources, line)
+        thread = _index(me & THREAD, block)
+        return Finding(says, number, thread, block_of_me, n, index, text, **others)
 
 
-def _site(word: int) -> int:
-    return word >> SITE & (1 << EPOCH - SITE) - 1
+def _sharing(arrays: Mapping[str, np.ndarray]) -> Iterable[list[str]]:
+    """The names of the arrays, those together that lie in the same memory."""
+    groups: list[list[str]] = []
+    for n in sorted(arrays, key=lambda n: arrays[n].ctypes.data):
+        joined = [n]
+        for group in list(groups):
+            if any(_shares(arrays, m, n) for m in group):
+                groups.remove(group)
+                joined = group + joined
+        groups.append(joined)
+    return groups
 
 
-def _who(word: int, block: Three, grid: Three) -> tuple[str, str]:
-    """The thread and the block of a word, in words."""
+def _shares(arrays: Mapping[str, np.ndarray], m: str, n: str) -> bool:
+    """Do these two share memory, element by element?"""
+    a, b = arrays[m], arrays[n]
+    if memory(a) == memory(b):
+        return True
+    if not np.shares_memory(a, b):
+        return False
+    aligned = (a.ctypes.data - b.ctypes.data) % a.itemsize == 0
+    if aligned and a.dtype == b.dtype and a.flags.c_contiguous and b.flags.c_contiguous:
+        return True
+    raise ValueError(
+        f"{m} and {n} overlap in part, with gaps or with elements of other types: "
+        "check mode cannot follow that; give it a copy of one"
+    )
+
+
+def _element(array: str, index: Sequence[int]) -> str:
+    return f"{array}[{', '.join(map(str, index))}]"
+
+
+def _own_name(variable: str) -> str:
+    """The variable as the source has it: `webs` numbers those of one name."""
+    return re.sub(r"_\d+$", "", variable)
+
+
+def _who(word: int, block: Three, grid: Three) -> tuple[str, Any]:
+    """The thread of a word in words, and its block."""
     b = (word >> BLOCK & (1 << (62 - BLOCK)) - 1) - 1
     who = f"thread {_index(word & THREAD, block)}"
-    if word & MANY:
+    if word & (MANY | WARP):
         who = "several threads"
     if word & ATOMIC:
         who = f"an atomic operation of {who}"
     return who, _index(b, grid)
 
 
-def _index(number: int, size: Three) -> str:
+def _index(number: int, size: Three) -> int | tuple[int, ...]:
     """`5` in one dimension, `(1, 2)` in two."""
     x, y, z = size
     i = (number % x, number // x % y, number // (x * y))
     dims = 3 if z > 1 else 2 if y > 1 else 1
-    return str(i[:dims]) if dims > 1 else str(i[0])
+    return i[:dims] if dims > 1 else i[0]

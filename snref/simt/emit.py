@@ -149,6 +149,8 @@ class _Printer:
             argument = ast.unparse(stmt.value.args[0]) if stmt.value.args else ""
             if function == ir.BARRIER:
                 return self.style.barrier()
+            if function == ir.CUT:
+                return self.style.warp_barrier(stmt)
             if function == ir.CLEAR:
                 return [f"{slot(argument)}[:] = False"]
             if function == ir.REFUSE:

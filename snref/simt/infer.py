@@ -80,7 +80,7 @@ class _Plain(ast.NodeTransformer):
     """What the compiler's own names mean to one thread, as far as types go."""
 
     def visit_block(self, stmts: list[ast.stmt]) -> list[ast.stmt]:
-        dropped = (ir.BARRIER, ir.CUT, ir.CLEAR, ir.REFUSE)
+        dropped = (ir.BARRIER, ir.CUT, ir.CLEAR, ir.REFUSE, ir.FENCE, ir.UNASSIGNED)
         return [
             self.visit(s)
             for s in stmts

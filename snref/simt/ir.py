@@ -6,7 +6,10 @@ compiler writes:
 
     threadIdx_x, blockIdx_x, gridDim_x   one component of a CUDA index
     BARRIER()                            syncthreads (printed as _barrier(), and so on)
-    CUT()                                every thread gets here before any goes on
+    CUT(mask)                            syncwarp; here all threads of the block wait
+    FENCE()                              threadfence, for check mode
+    UNASSIGNED(v)                        check mode: a variable is read without a value
+    LANE()                               check mode: this thread takes part in the CUT
     ANY(m), COUNT(m), HIGHEST(e)         one value for the block, out of each thread's
     SLOT(v, i)                           the value of variable v in thread i
     CLEAR(v)                             v = 0 in every thread, taking part or not
@@ -29,7 +32,8 @@ from typing import Any, Literal, TypeAlias
 import numba
 from numba.np import numpy_support
 
-BARRIER, CUT = "_barrier", "_cut"
+BARRIER, CUT, FENCE = "_barrier", "_cut", "_fence"
+UNASSIGNED, LANE = "_unassigned", "_lane"
 ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
 SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
 TOTALS = {ANY, COUNT, HIGHEST}
@@ -58,8 +62,11 @@ COMPOUNDS = (ast.If, ast.For, ast.While)
 class KernelError(Exception):
     """A kernel breaks a rule, or check mode found a mistake.
 
-    The message reads `file.py:LINE: kernel: what, why, what would be right`.
+    The message reads `file.py:LINE: kernel: what, why, what would be right`. Of check
+    mode, `findings` holds the mistakes as data (see `checker.Finding`).
     """
+
+    findings: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,8 @@ class Counting(Style):
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         no_whole_arrays(self.kernel, stmt)
         notes = _Notes(self, stmt.lineno, inside)
-        return ir.text([ast.fix_missing_locations(notes.visit(copy.deepcopy(stmt)))])
+        new = notes.visit(copy.deepcopy(stmt))
+        return ir.text([ast.fix_missing_locations(new)]) if new is not None else []
 
     def expression(self, node: ast.expr, inside: bool) -> str:
         notes = _Notes(self, getattr(node, "lineno", 0), inside)
@@ -181,6 +182,10 @@ class _Notes(ast.NodeTransformer):
         if isinstance(node, ast.stmt):
             self.line = node.lineno
         return super().visit(node)
+
+    def visit_Expr(self, stmt: ast.Expr) -> ast.AST | None:
+        dropped = ir.called(stmt) in (ir.FENCE, ir.LANE)
+        return None if dropped else self.generic_visit(stmt)
 
     def element(self, node: ast.Subscript, kind: int) -> ast.expr:
         """The element, its place noted; local arrays are registers."""

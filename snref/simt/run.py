@@ -52,7 +52,7 @@ def stages(
 ) -> dict[str, Any]:
     """What every stage makes of the kernel, by the stage's name."""
     made: dict[str, Any] = {}
-    made["front"] = front(kernel, block, types, dynamic)
+    made["front"] = style.prepared(front(kernel, block, types, dynamic))
     made["webs"] = webs(made["front"])
     made["uniform"] = uniform(made["webs"])
     made["lockstep"] = lockstep(made["webs"], made["uniform"])

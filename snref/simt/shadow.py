@@ -3,12 +3,13 @@
 Plain functions of shadow words and numbers, so that Numba compiles each of them once
 and not for every type of array. Generated code reads an element of a checked array as
 
-    s_flat[saw(s_shadow, inside2(y, x, 16, 16, report), me, first, int64(7), report)]
+    s_flat[saw(s_shadow, inside2(y, x, 16, 16, report), me, begin, since, int64(7),
+               fences, report)]
 
-`first` is the first word of the running block, so a smaller one is of another block
-(or of none). `array` is the number of the array, twice, plus 1 if it is the block's own
-and so empty when the block begins. int64(7) and not 7: Numba would compile a function
-anew for every constant.
+`begin` is the first word of the running block, so a smaller one is of another block (or
+of none), and `since` the first one after its last barrier. `array` is the number of the
+array, twice, plus 1 if it is the block's own and so empty when the block begins.
+int64(7) and not 7: Numba would compile a function anew for every constant.
 """
 
 # mypy: ignore-errors
@@ -17,12 +18,20 @@ from numba import int64, njit
 
 from snref.simt.runtime import u
 
-SITE, EPOCH, BLOCK = 12, 22, 44  # the lowest bit of each field; below them:
-THREAD, ATOMIC, MANY = 1023, 1024, 2048  # its number; it is atomic; several threads
-OTHERS = 1 << 62  # of a read word: another block has read it, too
+SITE, EPOCH, BLOCK = 13, 23, 44  # the lowest bit of each field; below them:
+THREAD, ATOMIC, WARP, MANY = 1023, 1024, 2048, 4096  # its number; it is atomic; several
+# threads of its warp; of several warps
+OTHERS = 1 << 62  # in a read word: another block has read it, too
 GIVEN, NEVER = 0, -1  # instead of a write word: by the host; not at all
-BOUNDS, UNSET, RAW, WAW, WAR = 1, 2, 3, 4, 5
-KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # places in a report
+BOUNDS, UNSET, RAW, WAW, WAR, UNASSIGNED, LANES = 1, 2, 3, 4, 5, 6, 7
+KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # columns of a finding in the report
+COUNT, OUTSIDE, ACQUIRED = (
+    0,
+    1,
+    6,
+)  # of its first row: findings; an index outside of its
+# array; has the block done an atomic operation on global memory?
+ROWS, COLUMNS = 33, 9  # of the report
 
 
 @njit(forceinline=True)
@@ -64,79 +73,138 @@ def inside5(i, j, k, h, g, n, m, p, q, r, report):
 @njit
 def outside(report, i, j, k, h, g):
     """Keep the index for the report."""
-    if report[KIND] == 0:
-        report[INDEX], report[INDEX + 1], report[INDEX + 2] = i, j, k
-        report[INDEX + 3], report[INDEX + 4] = h, g
+    report[0, OUTSIDE], report[0, OUTSIDE + 1], report[0, OUTSIDE + 2] = i, j, k
+    report[0, OUTSIDE + 3], report[0, OUTSIDE + 4] = h, g
     return -1
 
 
 @njit
+def site(word):
+    """The number of the access in the kernel's text."""
+    return word >> SITE & (1 << EPOCH - SITE) - 1
+
+
+@njit
 def note(report, kind, me, other, array, at):
-    """Keep the first problem, with the number of the element.
+    """Add a finding, once for each pair of places in the text.
 
     A read of nothing whose element another thread then writes before the next barrier
     is a race: what is missing is the barrier, not the write.
     """
-    unset = report[KIND] == UNSET and kind == WAR
-    raced = unset and report[ARRAY] == array and report[INDEX] == at
-    if report[KIND] == 0 or raced:
-        if at < 0:
-            kind = BOUNDS
-        else:
-            report[INDEX] = at
-        report[KIND], report[ME], report[OTHER], report[ARRAY] = kind, me, other, array
+    count = report[0, COUNT]
+    row = count + 1
+    for r in range(1, count + 1):
+        same = report[r, ARRAY] == array
+        if kind == WAR and report[r, KIND] == UNSET and same and report[r, INDEX] == at:
+            row = r
+            break
+        same = same and site(report[r, ME]) == site(me)
+        if same and report[r, KIND] == kind and site(report[r, OTHER]) == site(other):
+            return
+    if row == len(report):
+        return
+    report[0, COUNT] = max(count, row)
+    report[row, KIND], report[row, ME], report[row, OTHER] = kind, me, other
+    report[row, ARRAY], report[row, INDEX] = array, at
+    if at < 0:
+        for d in range(5):
+            report[row, INDEX + d] = report[0, OUTSIDE + d]
 
 
 @njit(forceinline=True)
-def clash(was, me):
-    """Are these accesses of different threads of a block in one epoch?"""
-    apart = was ^ me
-    return (apart >> EPOCH == 0) & (apart & (THREAD | MANY) != 0)
+def warp(word):
+    return (word & THREAD) >> 5
 
 
 @njit(forceinline=True)
-def saw(cells, at, me, first, array, report):
+def clash(was, me, since):
+    """Does nothing order these accesses of threads of a block?
+
+    A barrier orders all of them, a barrier of the warp (which begins an epoch, too)
+    those of its threads only.
+    """
+    if was < since:
+        return False
+    if was & MANY or warp(was) != warp(me):
+        return True
+    if was >> EPOCH < me >> EPOCH:
+        return False
+    return was & WARP != 0 or (was ^ me) & THREAD != 0
+
+
+@njit(forceinline=True)
+def together(was, me, since):
+    """The word for two accesses of the same kind: it clashes with what either does."""
+    if was < since:
+        return me
+    if was & MANY or warp(was) != warp(me):
+        return me | MANY
+    same_epoch = was >> EPOCH == me >> EPOCH
+    return me | WARP if same_epoch and (was & WARP or (was ^ me) & THREAD) else me
+
+
+@njit
+def handed_over(was, fences, report):
+    """Did a fence follow this access in its block, and an atomic operation tell this
+    block so? Thus the last block may read what the others wrote."""
+    block = (was >> BLOCK & (1 << 62 - BLOCK) - 1) - 1
+    return report[0, ACQUIRED] == 1 and was <= fences[block]
+
+
+@njit(forceinline=True)
+def saw(cells, at, me, begin, since, array, fences, report):
     """Check and note a read; the number of the element."""
     if at < 0:
         note(report, int64(BOUNDS), me, me, array, at)
         return int64(0)
     private = array & 1 == 1
     was = cells[u(at), 0]
-    foreign = (was < first) & (private | (was != GIVEN))
-    if foreign | clash(was, me):
-        unset = foreign & (private | (was == NEVER))
-        note(report, int64(UNSET if unset else RAW), me, was, array, at)
+    if was < begin:
+        if private or was == NEVER:
+            note(report, int64(UNSET), me, me, array, at)
+        elif (
+            was != GIVEN
+            and not was & me & ATOMIC
+            and not handed_over(was, fences, report)
+        ):
+            note(report, int64(RAW), me, was, array, at)
+    elif clash(was, me, since) and not was & me & ATOMIC:
+        note(report, int64(RAW), me, was, array, at)
     before = cells[u(at), 1]
     last = before & ~OTHERS
-    now = me | MANY if clash(last, me) else me
-    if not private:
-        others = (before > last) | ((last > 0) & (last < first))
-        now = now | OTHERS if others else now
+    now = together(last, me, since)
+    if not private and (before > last or 0 < last < begin):
+        now = now | OTHERS
     cells[u(at), 1] = now
     return at
 
 
 @njit(forceinline=True)
-def wrote(cells, at, me, first, array, report):
-    """Check and note a write; the number of the element, or -1."""
+def wrote(cells, at, me, begin, since, array, fences, report, same):
+    """Check and note a write, of the `same` value as is there or another; the number of
+    the element, or -1."""
     if at < 0:
         note(report, int64(BOUNDS), me, me, array, at)
         return int64(-1)
     private = array & 1 == 1
     was, before = cells[u(at), 0], cells[u(at), 1]
     last = before & ~OTHERS
-    foreign = (not private) & ((before > last) | ((last > 0) & (last < first)))
-    if foreign | clash(last, me):
+    foreign = not private and (before > last or 0 < last < begin)
+    if foreign and last < begin:
+        foreign = not handed_over(last, fences, report)
+    if (foreign or clash(last, me, since)) and not last & me & ATOMIC:
         note(report, int64(WAR), me, last, array, at)
-    foreign = (not private) & (was > 0) & (was < first)
-    if (foreign | clash(was, me)) and was & me & ATOMIC == 0:
+    foreign = not private and 0 < was < begin
+    if foreign:
+        foreign = not handed_over(was, fences, report)
+    if (foreign or clash(was, me, since)) and not was & me & ATOMIC and not same:
         note(report, int64(WAW), me, was, array, at)
-    cells[u(at), 0] = me
+    cells[u(at), 0] = together(was, me, since) if same else me
     return at
 
 
 @njit
-def changed(cells, at, me, first, array, report):
+def changed(cells, at, me, begin, since, array, fences, report):
     """Check and note an atomic operation; may it take place?
 
     The word it leaves is that of the access which clashes with more: the thread's own
@@ -144,17 +212,50 @@ def changed(cells, at, me, first, array, report):
     """
     me = me | ATOMIC
     if at < 0:
-        return wrote(cells, at, me, first, array, report) >= 0
+        note(report, int64(BOUNDS), me, me, array, at)
+        return False
     private = array & 1 == 1
     was = cells[at, 0]
-    if was == NEVER or (private and was < first):
+    if was == NEVER or (private and was < begin):
         note(report, int64(UNSET), me, me, array, at)
-    wrote(cells, at, me, first, array, report)
-    if (was ^ me) >> EPOCH == 0:  # since the last barrier of this block
-        if was & ATOMIC == 0:
-            cells[at, 0] = was
-        elif clash(was, me):
-            cells[at, 0] = me | MANY
-    elif not private and was & ATOMIC and (was < first or was & MANY):
+    wrote(cells, at, me, begin, since, array, fences, report, False)
+    if not private:
+        report[0, ACQUIRED] = 1
+    if was >= since:
+        cells[at, 0] = together(was, me, since) if was & ATOMIC else was
+    elif not private and was > 0 and was & ATOMIC and (was < begin or was & MANY):
         cells[at, 0] = me | MANY  # no barrier orders other blocks
     return True
+
+
+@njit
+def fence(fences, now):
+    """Note that what the block has accessed before is seen by others from here on."""
+    fences[(now >> BLOCK) - 1] = now | (1 << EPOCH) - 1
+
+
+@njit
+def same(flat, at, value):
+    """Does the element hold this value already?"""
+    return at >= 0 and flat[u(at)] == flat.dtype.type(value)
+
+
+@njit
+def arrived(here, t):
+    """Note that thread t takes part in the next barrier of its warp."""
+    here[t] = True
+
+
+@njit
+def lanes(here, mask, me, report):
+    """Check, of warps that take part, that the mask names no thread that does not."""
+    for first in range(0, here.size, 32):
+        some, missing = int64(-1), False
+        for lane in range(min(32, here.size - first)):
+            if here[first + lane]:
+                some = first + lane
+            elif mask >> lane & 1:
+                missing = True
+            here[first + lane] = False
+        if some >= 0 and missing:
+            note(report, int64(LANES), me + some, me + some, int64(-1), int64(0))

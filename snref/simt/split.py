@@ -72,6 +72,8 @@ class _Splitter:
             function = ir.called(stmt)
             if function == ir.CUT:
                 cut()
+                if self.exact:
+                    out += self.warp_barrier(stmt, masks)
             elif function in ir.TOTALS:
                 assert isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call)
                 assert isinstance(stmt.targets[0], ast.Name)
@@ -104,6 +106,15 @@ class _Splitter:
                 pending.append(stmt)
         cut()
         return tuple(out)
+
+    def warp_barrier(self, stmt: ast.stmt, masks: tuple[str, ...]) -> list[Tree]:
+        """The CUT, for styles that look at it; with its mask where not every thread
+        may take part."""
+        assert isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)
+        if not masks or not stmt.value.args:
+            return [Scalar(ir.at(ast.Expr(ir.call(ir.CUT)), stmt.lineno))]
+        arrive = ir.at(ast.Expr(ir.call(ir.LANE)), stmt.lineno)
+        return [Run((arrive,), masks), Scalar(stmt)]
 
     def once(self, stmt: ast.stmt) -> bool:
         """Is it the same for all threads?"""

@@ -32,6 +32,11 @@ class Style:
     imports: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
+    @staticmethod
+    def prepared(kernel: Kernel) -> Kernel:
+        """The kernel as the stages after the first get it."""
+        return kernel
+
     def __init__(self, kernel: Kernel, store: Storage):
         self.kernel, self.store = kernel, store
         self.local = {n for n, a in kernel.arrays.items() if a.space == "local"}
@@ -48,6 +53,10 @@ class Style:
         """Lines in place of syncthreads."""
         return []
 
+    def warp_barrier(self, stmt: ast.stmt) -> list[str]:
+        """Lines in place of syncwarp."""
+        return []
+
     def after_run(self) -> list[str]:
         """Lines after the threads' loop of a run."""
         return []
@@ -58,14 +67,15 @@ class Style:
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
         """The lines of a statement, `inside` a run or once for the block."""
-        return ir.text([self.index(stmt, inside)])
+        new = self.index(stmt, inside)
+        return ir.text([new]) if new is not None else []
 
     def expression(self, node: ast.expr, inside: bool) -> str:
         return ast.unparse(self.index(node, inside))
 
     def index(self, node: Any, inside: bool) -> Any:
         new = _Index(self.kernel, self.local, inside).visit(copy.deepcopy(node))
-        return ast.fix_missing_locations(new)
+        return new and ast.fix_missing_locations(new)
 
 
 class _Index(ast.NodeTransformer):
@@ -77,6 +87,9 @@ class _Index(ast.NodeTransformer):
     def __init__(self, kernel: Kernel, local: set[str], inside: bool):
         self.ndim = dict.fromkeys(kernel.types, 1) | kernel.ndim  # of tuples, too
         self.local, self.inside = local, inside
+
+    def visit_Expr(self, stmt: ast.Expr) -> ast.AST | None:
+        return None if ir.called(stmt) == ir.FENCE else self.generic_visit(stmt)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         new = self.generic_visit(node)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 
 from snref import simt
 
-from . import wrong
+from . import right, wrong
 
 
 @cuda.jit
@@ -23,6 +23,15 @@ def own_atomics(a, out):
     cuda.atomic.add(out, 0, 1)
     cuda.syncthreads()
     a[t] = out[0]
+
+
+@cuda.jit
+def three_mistakes(a, out):
+    s = cuda.shared.array(64, float32)
+    i = cuda.threadIdx.y * 8 + cuda.threadIdx.x
+    out[i // 2] = i
+    a[i + 49] = 1
+    out[i + 8] = s[i]
 
 
 KERNELS = [
@@ -71,6 +80,65 @@ def test_a_wrong_kernel_is_refused_at_its_line(kernel):
     for other in re.findall(r"in line (\d+) by", message):
         assert int(other) in at_fault
         assert f"{other}: {LINES[int(other) - 1].strip()}" in message
+
+
+@pytest.mark.parametrize("kernel", right.CASES, ids=lambda k: k.py_func.__name__)
+def test_a_right_kernel_is_not_accused(kernel):
+    grid, block = right.CASES[kernel]
+    expected = right.results(right.arguments()[0]).get(kernel.py_func.__name__)
+    left = []
+    for run in (simt.compile, simt.check):
+        a, out = right.arguments()
+        run(kernel)[grid, block](a, out)
+        left.append(out)
+        if expected is not None:
+            np.testing.assert_array_equal(out[: len(expected)], expected)
+    np.testing.assert_array_equal(*left)
+
+
+def test_findings_are_data_and_several_in_one_run():
+    a, out = wrong.arguments()
+    with pytest.raises(simt.KernelError) as caught:
+        simt.check(three_mistakes)[2, (8, 2)](a, out)
+    first = three_mistakes.py_func.__code__.co_firstlineno
+    race, outside, unset = sorted(caught.value.findings, key=lambda f: f.line)
+    assert (race.kind, race.line, race.other_line) == ("race", first + 4, first + 4)
+    assert (race.name, race.element, race.block) == ("out", (0,), 0)
+    assert (race.thread, race.other_thread) == ((1, 0), (0, 0))
+    assert (outside.kind, outside.line) == ("out-of-bounds", first + 5)
+    assert (outside.element, outside.thread) == ((64,), (7, 1))
+    assert (unset.kind, unset.line, unset.name) == ("uninitialised", first + 6, "s")
+    assert unset.other_line is None
+    assert "(and 2 more)" in str(caught.value)
+
+
+def test_an_output_that_is_not_written_in_full_is_found():
+    problem = r"c\[60\] is never written, nor are 3"
+    with pytest.raises(simt.KernelError, match=problem) as caught:
+        simt.check(one_more, outputs=["c"])[15, 4](np.zeros(64), np.zeros(60))
+    (finding,) = caught.value.findings
+    assert (finding.kind, finding.name, finding.element) == (
+        "never-written",
+        "c",
+        (60,),
+    )
+
+
+@pytest.mark.parametrize("shift", [1, 5])
+def test_arrays_that_overlap_in_part_are_followed(shift):
+    whole = np.arange(64.0)
+    with pytest.raises(simt.KernelError, match="with no barrier between") as caught:
+        simt.check(one_more)[1, 64](whole[shift:], whole[:-shift])
+    assert {f.kind for f in caught.value.findings} == {"race"}
+    simt.check(one_more)[1, 32](whole[32:], whole[:32])
+
+
+def test_an_overlap_that_cannot_be_followed_is_refused():
+    whole = np.arange(64.0)
+    for c, a in [(whole[::2], whole[:32]), (whole.view(np.float32), whole)]:
+        with pytest.raises(ValueError, match="overlap in part"):
+            simt.check(one_more)[1, 32](c, a)
+    simt.check(one_more)[1, 32](whole[::2], whole[1::2])
 
 
 def test_a_threads_own_atomics_and_plain_accesses_are_in_order():

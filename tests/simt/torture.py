@@ -874,6 +874,24 @@ def bodies_that_do_nothing(a, out, n):
     out[t] = 1
 
 
+@cuda.jit(device=True)
+def doubled_if_large(x):
+    if x > 3:
+        x *= 2
+    return x
+
+
+@cuda.jit
+def updated_by_what_needs_statements(a, out, n):
+    t = cuda.threadIdx.x
+    total = a[t]
+    total += doubled_if_large(a[t + 1])
+    out[t] = total
+    out[t] += doubled_if_large(a[t + 2])
+    out[t] -= total if total > 5 else doubled_if_large(total)
+    out[32 + t] += cuda.syncthreads_or(a[t] > 5)
+
+
 @cuda.jit
 def remainders(a, out, n):
     t = cuda.threadIdx.x
@@ -947,6 +965,7 @@ CASES = {
             lambda_as_a_device_function,
             bodies_that_do_nothing,
             remainders,
+            updated_by_what_needs_statements,
             counts_and_votes_of_a_block,
             shared_atomics,
         ),

@@ -82,9 +82,94 @@ def two_writers(a, out):
 
 
 @cuda.jit
-def everyone_writes_the_flag(a, out):
+def flags_that_differ(a, out):
     if a[cuda.threadIdx.x] > -1:
-        out[0] = 1  # wrong
+        out[0] = cuda.threadIdx.x // 2  # wrong
+
+
+@cuda.jit
+def two_warps_with_a_barrier_each(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]  # wrong too
+    cuda.syncwarp()
+    out[t] = s[N - 1 - t]  # wrong
+
+
+@cuda.jit
+def warp_without_a_barrier(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    cuda.syncwarp()
+    value = s[t // 32 * 32 + (t + 1) % 32]  # wrong too
+    s[t] = value  # wrong
+
+
+@cuda.jit
+def full_mask_in_a_branch(a, out):
+    t = cuda.threadIdx.x
+    value = a[t]
+    if t < 8:
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, 1)  # wrong
+    out[t] = value
+
+
+@cuda.jit
+def barrier_of_a_warp_in_a_branch(a, out):
+    t = cuda.threadIdx.x
+    if a[t] > 3:
+        cuda.syncwarp()  # wrong
+        out[t] = 1
+
+
+@cuda.jit
+def vote_in_a_loop_some_left(a, out):
+    t = cuda.threadIdx.x
+    for _ in range(t, 40):
+        out[t] += cuda.any_sync(0xFFFFFFFF, True)  # wrong
+
+
+@cuda.jit
+def value_of_some_threads(a, out):
+    t = cuda.threadIdx.x
+    if t < 4:
+        x = a[t]
+    out[t] = x  # wrong
+
+
+@cuda.jit
+def loop_that_may_not_run(a, out):
+    t = cuda.threadIdx.x
+    for k in range(t):
+        last = a[k]
+    out[t] = last  # wrong
+
+
+@cuda.jit
+def last_block_without_a_fence(a, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        out[1 + cuda.blockIdx.x] = a[cuda.blockIdx.x]  # wrong too
+        if cuda.atomic.add(out, 0, 1) == cuda.gridDim.x - 1:
+            a[0] = out[1]  # wrong
+
+
+@cuda.jit
+def fence_without_an_atomic(a, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        out[1 + cuda.blockIdx.x] = a[cuda.blockIdx.x]  # wrong too
+        cuda.threadfence()
+        if cuda.blockIdx.x == cuda.gridDim.x - 1:
+            a[0] = out[1]  # wrong
+
+
+@cuda.jit
+def swapped_and_written(a, out):
+    t = cuda.threadIdx.x
+    cuda.atomic.cas(out, 0, 0, 1)  # wrong too
+    out[0] = t  # wrong
 
 
 @cuda.jit
@@ -321,7 +406,17 @@ CASES = {
     scan_in_place: (1, N, "no barrier between", ()),
     neighbour_overwritten: (1, N, "no barrier between", ()),
     two_writers: (1, N, "is written here and also", ()),
-    everyone_writes_the_flag: (1, N, "is written here and also", ()),
+    flags_that_differ: (1, N, "is written here and also", ()),
+    two_warps_with_a_barrier_each: (1, N, "with no barrier between", ()),
+    warp_without_a_barrier: (1, N, "with no barrier between", ()),
+    full_mask_in_a_branch: (1, N, "names threads of the warp", ()),
+    barrier_of_a_warp_in_a_branch: (1, N, "names threads of the warp", ()),
+    vote_in_a_loop_some_left: (1, N, "names threads of the warp", ()),
+    value_of_some_threads: (1, N, "x has no value here", ()),
+    loop_that_may_not_run: (1, N, "last has no value here", ()),
+    last_block_without_a_fence: (3, 32, "nothing orders blocks", ()),
+    fence_without_an_atomic: (3, 32, "nothing orders blocks", ()),
+    swapped_and_written: (1, N, "with no barrier between", ()),
     lost_update: (1, N, "no barrier between", ()),
     two_blocks_one_place: (2, 32, "nothing orders blocks", ()),
     block_reads_what_another_writes: (2, 32, "nothing orders blocks", ()),
@@ -358,7 +453,10 @@ VARIANTS = {
     barrier_too_late_in_a_tile,
     scan_in_place,
     neighbour_overwritten,
-    everyone_writes_the_flag,
+    flags_that_differ,
+    vote_in_a_loop_some_left,
+    barrier_of_a_warp_in_a_branch,
+    fence_without_an_atomic,
     uninitialised_halo,
     no_guard,
     shared_array_too_small,

@@ -21,7 +21,8 @@ from snref.simt.ir import at, expression, name
 _BUILTINS = {abs, bool, complex, divmod, float, int, len, max, min, pow, print, range}
 _BUILTINS |= {round}
 _VECTORS = {math.exp, math.log, np.exp, np.log}
-_OMITTED = {"threadfence", "threadfence_block", "threadfence_system", "nanosleep"}
+_FENCES = {"threadfence", "threadfence_system"}
+_OMITTED = {"threadfence_block", "nanosleep"}
 
 
 class Calls(Arrays):
@@ -116,6 +117,9 @@ class Calls(Arrays):
             return each[0] if len(each) == 1 else ast.Tuple(each, ast.Load())
         if called == "syncthreads":
             self.before.append(at(ast.Expr(ir.call(ir.BARRIER)), line))
+            return ast.Constant(None)
+        if called in _FENCES:  # which check mode takes note of
+            self.before.append(at(ast.Expr(ir.call(ir.FENCE)), line))
             return ast.Constant(None)
         if called in _OMITTED:  # the threads of a run see each other's writes anyway
             return ast.Constant(None)

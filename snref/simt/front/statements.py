@@ -46,9 +46,18 @@ class Statements(Calls):
             case ast.Assign([target], value):
                 return self.assign(target, value, line)
             case ast.AugAssign(target, op, value):
-                left, right = self.sequence([target, value])
+                left = self.expr(target)
                 assert isinstance(left, (ast.Name, ast.Subscript, ast.Attribute))
-                return [at(ast.AugAssign(left, op, right), line)]
+                needed, right = self.apart(value)
+                if not needed:
+                    return [at(ast.AugAssign(left, op, right), line)]
+                # the old value comes first, as Python would have it
+                old = self.unit.fresh("old")
+                loaded = copy.deepcopy(left)
+                loaded.ctx = ast.Load()
+                self.before += [assign(old, loaded, line), *needed]
+                new = ast.BinOp(name(old), op, right)
+                return [at(ast.Assign([left], new), line)]
             case ast.Expr(ast.Attribute() as value) if self.cuda_name(value):
                 called = ast.unparse(value)
                 raise self.fail(stmt, f"{called} does nothing: write {called}()")

@@ -53,7 +53,9 @@ def lower(
 
     None if `cuda.<called>` is no operation of this kind.
     """
-    cut = ast.Expr(call(ir.CUT))
+    mask = args[0] if args else ast.Constant(0xFFFFFFFF)
+    named = [mask] if called != "activemask" and isinstance(mask, ast.Constant) else []
+    cut = ast.Expr(call(ir.CUT, *named))
     thread = ir.thread_number(block)
     number, threads = expression(thread), ast.Constant(prod(block))
     if called == "lanemask_lt":
@@ -68,7 +70,6 @@ def lower(
         put = assign(held, value)
         return [put, cut, read], name(result), [_SHUFFLES[called]]
     if called in _VOTES or called == "activemask":
-        mask = args[0] if args else ast.Constant(0xFFFFFFFF)
         vote = args[1] if len(args) > 1 else ast.Constant(True)
         how = _VOTES.get(called, "vote_ballot")
         held, result = fresh("vote"), fresh("voted")
