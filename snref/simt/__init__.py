@@ -35,6 +35,7 @@ what `ir` defines: kernels, trees, and Python's own syntax trees in them.
 Two more styles print the same tree with accesses that are looked at:
 
     checker, shadow       check mode: the text, and what it calls
+    assignment            check mode: variables that may be read without a value
     profiler, recorder    the profile: the text, and what it calls
 
 `python -m snref.simt program.py` (`__main__`) runs a whole program that knows nothing
@@ -74,22 +75,23 @@ def compile(kernel: Any, threads: int | None = None) -> Compiled:
 
 
 def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
-    """The same launch, slowly, with every access of every thread checked.
+    """Run the same launch slowly, with every access of every thread checked.
 
     Finds races within a block and between blocks, indices outside an array (negative
-    ones, too), and reads of shared and local arrays before anything was written there;
-    also of the parameters named in `outputs`, which are taken to hold nothing yet.
+    ones, too), reads of shared and local arrays before anything was written there,
+    variables that a thread reads without having given them a value, and masks of warp
+    operations that name threads which do not take part. The parameters named in
+    `outputs` are taken to hold nothing yet, and must be written in full.
 
-    Nothing orders blocks here, fences and atomics included. So the pattern in which the
-    last block to count itself in an atomic counter reads what the others wrote before
-    a `threadfence` is reported as a race, which it is not: a known false alarm. Launch
-    its two halves as kernels of their own to check them.
+    An array given under two names is one array, and so is what two arrays share.
+    ValueError if they overlap with gaps or with elements of other types.
 
-    The same array under two names is one array; arrays that overlap in part are taken
-    for separate ones, and races between them go unseen.
+    Not known here is that a lock orders its holders: what it protects is reported as a
+    race. Arrays in tuples are not looked at.
 
-    Raises KernelError at the first mistake: file and line, the element, both accesses
-    with their source lines, thread and block.
+    Raises KernelError with the first mistake: file and line, the element, both accesses
+    with their source lines, thread and block. Its `findings` are all mistakes of the
+    run as data (see `checker.Finding`).
     """
     return Check(kernel, outputs)
 
