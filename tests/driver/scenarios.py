@@ -126,12 +126,12 @@ def machine_code_is_kept_on_disk():
 def kernels_compile_in_other_processes():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SNREF_CACHE"] = folder
-        made = session("baseline", "cpu")
+        made = session("baseline", "cpu", "digits")
         launches = [x for run in made.planned.plan.runs() for x in run.launches]
         gpu = cuda.GPU(0)
         codes = [gpu._code(launch, made._values()) for launch in launches]
         machine_code.ahead(codes)
-        until = time.monotonic() + 100
+        until = time.monotonic() + 250
         while not all(code.done() for code in codes):
             assert time.monotonic() < until
             time.sleep(0.1)
