@@ -232,6 +232,20 @@ def test_nothing_in_the_working_folder_replaces_what_is_imported(tmp_path, line)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+def test_training_and_its_helpers_import_nothing_from_the_working_folder(
+    tmp_path, monkeypatch
+):
+    """Helper processes that compile kernels start in the same folder."""
+    for name in ("org", "yaml", "signal", "pickle", "numba", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()")
+    (tmp_path / "scipy").mkdir()
+    monkeypatch.setenv("SNREF_CACHE", str(tmp_path / "cache"))
+    done = shell("snref train digits --epochs 1", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "imported").exists()
+
+
 def test_the_working_folder_is_searched_for_a_users_module_only_and_last(
     tmp_path, monkeypatch
 ):
