@@ -30,7 +30,7 @@ from queue import Queue
 from random import Random
 
 ROOT = Path(__file__).parents[2]
-COPIED = "snref", "tests", "figures", "tutorials", "README.md", "pyproject.toml"
+NOT_COPIED = ".git", "__pycache__", ".*_cache", "*.egg-info", "build", "dist"
 DESELECTED = "--ignore=tests/mutation", "--ignore=tests/simt", "--ignore=tests/driver"
 SECONDS = 600  # a mutant that makes the tests hang is caught
 
@@ -197,14 +197,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
-                shutil.copytree(source, folder / name, ignore=ignored)
-            elif source.exists():
-                shutil.copy(source, folder / name)
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
 
     def caught(self, mutant: Mutant, everything: bool = True) -> str | None:
         """The test that catches a mutant, or what else did; None if none does."""
