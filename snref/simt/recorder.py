@@ -102,13 +102,26 @@ def sectors(warp, size):
 
 @njit
 def passes(warp, size):
-    """How often must shared memory be asked: the most words wanted of one bank."""
+    """How often must shared memory be asked: once, and once more for each conflict.
+
+    Elements of 8 bytes are served to half a warp at a time, of 16 bytes to a quarter.
+    """
+    lanes = WARP // max(size // 4, 1)
+    conflicts = 0
+    for first in range(0, warp.size, lanes):
+        conflicts += max(most_of_one_bank(warp[first : first + lanes], size) - 1, 0)
+    return 1 + conflicts
+
+
+@njit
+def most_of_one_bank(warp, size):
+    """The most words that these lanes want of one bank."""
     most = 0
     for bank in range(BANKS):
         words = 0
         for lane in range(warp.size):
-            word = (warp[lane] - 1) * size // 4
-            if warp[lane] and word % BANKS == bank:
-                words += new(warp, lane, size, 4)
+            if warp[lane] and new(warp, lane, size, max(size, 4)):
+                start = (warp[lane] - 1) * size // 4
+                words += (bank - start) % BANKS < max(size // 4, 1)
         most = max(most, words)
     return most

@@ -1,7 +1,7 @@
 """The profile of kernels whose counts can be worked out by hand."""
 
 import numpy as np
-from numba import cuda, float32
+from numba import complex128, cuda, float32, float64
 
 from snref import simt
 
@@ -113,6 +113,30 @@ def block_sums(a, c):
         cuda.syncthreads()
         half //= 2
     c[cuda.blockIdx.x, t] = s[0]
+
+
+@cuda.jit
+def wide_elements(c):
+    s = cuda.shared.array((32, 32), float64)
+    z = cuda.shared.array(64, complex128)
+    t = cuda.threadIdx.x
+    s[0, t] = 1
+    s[t, 0] = 2
+    s[1, 2 * t % 32] = 3
+    z[t] = 4
+    z[2 * t] = 5
+    c[t] = s[3, 0].real
+
+
+def test_wide_elements_take_their_turns_without_a_conflict():
+    """Of 8 bytes half a warp at a time, of 16 a quarter: only more is a conflict."""
+    _, lines = profiled(wide_elements, 32, np.zeros(32))
+    assert lines["s[0, t] = 1"].bank_conflicts == 0
+    assert lines["s[t, 0] = 2"].bank_conflicts == 2 * 15
+    assert lines["s[1, 2 * t % 32] = 3"].bank_conflicts == 2
+    assert lines["z[t] = 4"].bank_conflicts == 0
+    assert lines["z[2 * t] = 5"].bank_conflicts == 4
+    assert lines["s[1, 2 * t % 32] = 3"].shared == 1
 
 
 def test_a_sum_by_halves_has_no_bank_conflicts():
