@@ -230,6 +230,21 @@ def listing(tree: Sequence[Tree], depth: int = 0) -> list[str]:
 # ------------------------------------------------------------------ small tools on ast
 
 
+def fresh(stem: str, taken: set[str]) -> str:
+    """A name that is not taken yet; it is from now on.
+
+    >>> taken = {"_k1"}
+    >>> fresh("k", taken), fresh("k", taken)
+    ('_k2', '_k3')
+    """
+    stem = "_" + stem.lstrip("_")
+    number = 1
+    while f"{stem}{number}" in taken:
+        number += 1
+    taken.add(f"{stem}{number}")
+    return f"{stem}{number}"
+
+
 def name(id: str, store: bool = False) -> ast.Name:
     return ast.Name(id, ast.Store() if store else ast.Load())
 

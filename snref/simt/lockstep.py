@@ -57,11 +57,7 @@ class _Rewriter:
                     self.definitions.setdefault(left.id, []).append(n)  # type: ignore
 
     def fresh(self, stem: str) -> str:
-        number = 1
-        while f"_{stem}{number}" in self.taken:
-            number += 1
-        self.taken.add(f"_{stem}{number}")
-        return f"_{stem}{number}"
+        return ir.fresh(stem, self.taken)
 
     def block(self, stmts: Sequence[ast.stmt], alone: bool) -> list[ast.stmt]:
         """`alone`: inside a loop that each thread runs by itself."""

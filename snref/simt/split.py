@@ -51,11 +51,7 @@ class _Splitter:
         self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
 
     def fresh(self, stem: str) -> str:
-        number = 1
-        while f"_{stem}{number}" in self.taken:
-            number += 1
-        self.taken.add(f"_{stem}{number}")
-        return f"_{stem}{number}"
+        return ir.fresh(stem, self.taken)
 
     def split(
         self, stmts: Sequence[ast.stmt], masks: tuple[str, ...]

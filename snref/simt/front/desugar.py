@@ -36,13 +36,6 @@ class _Desugar(ast.NodeTransformer):
     def __init__(self, taken: set[str], fail: Fail):
         self.taken, self.fail = taken, fail
 
-    def fresh(self, stem: str) -> str:
-        number = 1
-        while (new := f"_{stem}{number}") in self.taken:
-            number += 1
-        self.taken.add(new)
-        return new
-
     def block(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for stmt in stmts:
@@ -55,7 +48,7 @@ class _Desugar(ast.NodeTransformer):
         if not node.orelse:
             return node
         orelse, node.orelse = self.block(node.orelse), []
-        broke = self.fresh("broke")
+        broke = ir.fresh("broke", self.taken)
         node.body = _noted(node.body, broke)
         unless = ast.If(ast.UnaryOp(ast.Not(), name(broke)), orelse, [])
         first = assign(broke, ast.Constant(False), node.lineno)
@@ -64,7 +57,7 @@ class _Desugar(ast.NodeTransformer):
     visit_For = visit_While = loop
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
-        subject = self.fresh("subject")
+        subject = ir.fresh("subject", self.taken)
         orelse: list[ast.stmt] = []
         for case in reversed(node.cases):
             test, binds = self.pattern(case.pattern, subject)

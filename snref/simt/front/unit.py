@@ -36,18 +36,8 @@ class Unit:
         self.sites: list[str] = []  # the texts of REFUSE
 
     def fresh(self, stem: str) -> str:
-        """A name nobody uses.
-
-        >>> unit = Unit((64, 1, 1), 0)
-        >>> unit.fresh("k"), unit.fresh("k")
-        ('_k1', '_k2')
-        """
-        stem = "_" + stem.lstrip("_")
-        number = 1
-        while f"{stem}{number}" in self.taken:
-            number += 1
-        self.taken.add(f"{stem}{number}")
-        return f"{stem}{number}"
+        """A name that no function of the kernel uses."""
+        return ir.fresh(stem, self.taken)
 
     def source(self, code: CodeType) -> int:
         """The number of a function among those of the kernel."""
