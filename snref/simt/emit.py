@@ -240,9 +240,9 @@ class _Printer:
     def thread(self, run: Run, plan: Plan) -> list[str]:
         """What one thread does in a run."""
         loads = {v: f"{v} = {slot(v)}[_t]" for v in plan.loads}
-        again = {
+        recomputed = {
             ast.unparse(s.targets[0]): self.style.statement(s, True)
-            for s in plan.again
+            for s in plan.recomputed
             if isinstance(s, ast.Assign)
         }
         lines: list[str] = []
@@ -251,12 +251,12 @@ class _Printer:
             first = self.needed(run.masks, plan)
             for v in [v for v in loads if v in first]:
                 lines.append(loads.pop(v))
-            for v in [v for v in again if v in first]:
-                lines += again.pop(v)
+            for v in [v for v in recomputed if v in first]:
+                lines += recomputed.pop(v)
             lines.append(f"if {' and '.join(run.masks)}:")
             pad = "    "
         rest = list(loads.values())
-        for text in again.values():
+        for text in recomputed.values():
             rest += text
         for stmt in plan.body:
             rest += self.style.statement(stmt, True)
@@ -276,7 +276,7 @@ class _Printer:
     def needed(self, masks: Sequence[str], plan: Plan) -> set[str]:
         """The masks and what their definitions need."""
         found = set(masks)
-        for stmt in reversed(plan.again):
+        for stmt in reversed(plan.recomputed):
             if isinstance(stmt, ast.Assign) and ir.names(stmt, store=True) & found:
                 found |= ir.names(stmt.value)
         return found

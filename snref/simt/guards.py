@@ -33,7 +33,7 @@ def bounded(whole: Set[str], run: Run, plan: Plan) -> tuple[Run, Plan, ast.expr]
     """
     if run.total:
         return None
-    definitions = _definitions(plan.again)
+    definitions = _definitions(plan.recomputed)
     for m in run.masks:
         count = _count(whole, definitions.get(m, ast.Constant(None)), definitions)
         if count is not None:
@@ -44,7 +44,7 @@ def bounded(whole: Set[str], run: Run, plan: Plan) -> tuple[Run, Plan, ast.expr]
     *before, guard = plan.body
     definitions |= _definitions(before)
     assert isinstance(guard, ast.If)
-    if guard.orelse or len(definitions) < len(plan.again) + len(before):
+    if guard.orelse or len(definitions) < len(plan.recomputed) + len(before):
         return None  # it does more than define: all threads have to
     if set(plan.stores) & set(definitions):
         return None

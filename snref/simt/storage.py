@@ -50,7 +50,7 @@ class Storage:
             masks = " if " + " and ".join(run.masks) if run.masks else ""
             lines.append(f"run {i}{masks}:")
             lines += [f"    load {v}" for v in plan.loads]
-            lines += [f"    again {line}" for line in ir.text(plan.again)]
+            lines += [f"    recompute {line}" for line in ir.text(plan.recomputed)]
             lines += ir.text(plan.body, 1)
             if run.total:
                 lines.append(
@@ -65,7 +65,7 @@ class Plan:
     """One run: slots to load, definitions to repeat, what is left of it, to store."""
 
     loads: tuple[str, ...]
-    again: tuple[ast.stmt, ...]
+    recomputed: tuple[ast.stmt, ...]
     body: tuple[ast.stmt, ...]
     stores: tuple[str, ...]
 
@@ -75,14 +75,14 @@ def storage(kernel: Kernel, tree: tuple[Tree, ...], uniformity: Uniformity) -> S
     varying = set(uniformity.varying) - set(ir.THREAD) - set(kernel.arrays)
     varying |= {m for run in ir.runs(tree) for m in run.masks}
     kept = set().union(*map(ir.seen_by_others, kernel.body))
-    again = _recomputable(kernel, tree, varying, kept)
+    recomputed = _recomputable(kernel, tree, varying, kept)
     slots = set(kept)
     for run in ir.runs(tree):
-        slots |= _exposed(run)[0] & varying - set(again)
+        slots |= _exposed(run)[0] & varying - set(recomputed)
     live = _Liveness(slots, kept)
     live.walk(tree, set())
     plans = {
-        id(run): _plan(run, again, slots, live.after[id(run)] | kept, varying)
+        id(run): _plan(run, recomputed, slots, live.after[id(run)] | kept, varying)
         for run in ir.runs(tree)
     }
     return Storage(tree, frozenset(slots), plans)
@@ -187,19 +187,19 @@ def _recomputable(
     known = {*ir.THREAD, *ir.BLOCK, *ir.GRID}
     known |= {p for p in kernel.types if p not in places.definitions}
     known |= {v for v in single if v not in varying}
-    again: dict[str, ast.stmt] = {}
+    recomputed: dict[str, ast.stmt] = {}
     changed = True
     while changed:
         changed = False
         for v, (_, stmt) in single.items():
-            if v in kept or v in again or v not in varying:
+            if v in kept or v in recomputed or v not in varying:
                 continue
             if not isinstance(stmt, ast.Assign):
                 continue
-            if _cheap(stmt.value, known | set(again)):
-                again[v] = stmt
+            if _cheap(stmt.value, known | set(recomputed)):
+                recomputed[v] = stmt
                 changed = True
-    return again
+    return recomputed
 
 
 class _Places:
@@ -295,7 +295,7 @@ def _cheap(value: ast.expr, known: set[str]) -> bool:
 
 def _plan(
     run: Run,
-    again: Mapping[str, ast.stmt],
+    recomputed: Mapping[str, ast.stmt],
     slots: set[str],
     live: set[str],
     varying: set[str],
@@ -307,24 +307,26 @@ def _plan(
     body = _without_dead(run.body, wanted, varying)
     reads, sure = _reads(body, set())
     reads |= wanted - sure | set(run.masks)
-    repeated = _closure(reads, again)
+    repeated = _closure(reads, recomputed)
     defined = {n for s in body for n in ir.names(s, store=True)}
     repeated = [v for v in repeated if v not in defined]
-    reads |= {n for v in repeated for n in _own(again[v])}
+    reads |= {n for v in repeated for n in _own(recomputed[v])}
     partly = written - sure
     loads = sorted(v for v in slots if v in reads or (v in stores and v in partly))
-    return Plan(tuple(loads), tuple(again[v] for v in repeated), body, tuple(stores))
+    return Plan(
+        tuple(loads), tuple(recomputed[v] for v in repeated), body, tuple(stores)
+    )
 
 
-def _closure(wanted: set[str], again: Mapping[str, ast.stmt]) -> list[str]:
+def _closure(wanted: set[str], recomputed: Mapping[str, ast.stmt]) -> list[str]:
     """The wanted definitions and those they need, in the order of the text."""
     found: set[str] = set()
-    todo = wanted & set(again)
+    todo = wanted & set(recomputed)
     while todo:
         v = todo.pop()
         found.add(v)
-        todo |= (ir.names(again[v]) & set(again)) - found
-    return [v for v in again if v in found]
+        todo |= (ir.names(recomputed[v]) & set(recomputed)) - found
+    return [v for v in recomputed if v in found]
 
 
 def _without_dead(
