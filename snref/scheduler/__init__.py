@@ -45,6 +45,8 @@ def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
 
     Raises OutOfMemory, which names the step and the least capacity that works.
     """
+    if options.recompute == "per tensor" or options.transfers == "per tensor":
+        raise ValueError("what is decided per tensor is planned by least_time")
     with no_garbage_collection():
         plan = overwrite(route, options.overwrite)
         plan = recompute(plan, options.recompute)

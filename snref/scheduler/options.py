@@ -14,6 +14,9 @@ Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
 Transfers: TypeAlias = Literal["none", "offload", "demand", "cache"]
 Algorithms: TypeAlias = Literal["none", "exact", "fastest"]
 
+PerTensor: TypeAlias = Literal["per tensor"]
+PER_TENSOR: PerTensor = "per tensor"  # decided for each tensor by planning.quickest
+
 
 @dataclass(frozen=True)
 class Options:
@@ -35,8 +38,8 @@ class Options:
     """
 
     liveness: bool = True
-    recompute: Strategy | None = "cost-aware"
-    transfers: Transfers = "cache"
+    recompute: Strategy | PerTensor | None = "cost-aware"
+    transfers: Transfers | PerTensor = "cache"
     algorithms: Algorithms = "exact"
     overwrite: Overwrite = "gradients"
     capacity: int | None = None
@@ -45,8 +48,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, allowed in {
-            "recompute": (None, *get_args(Strategy)),
-            "transfers": get_args(Transfers),
+            "recompute": (None, *get_args(Strategy), PER_TENSOR),
+            "transfers": (*get_args(Transfers), PER_TENSOR),
             "algorithms": get_args(Algorithms),
             "overwrite": get_args(Overwrite),
         }.items():

@@ -39,12 +39,15 @@ PATIENCE = 100_000  # pairs an attempt may compare beyond one pass
 MAX_PAIRS = 1_000_000  # overlapping lifetimes; with more of them there is no search
 
 
-def pack(sizes: list[int], events: list[Event], slab: int) -> list[int]:
+def pack(
+    sizes: list[int], events: list[Event], slab: int, hurry: bool = False
+) -> list[int]:
     """Return the offset of every allocation, in the tightest packing found.
 
     sizes   bytes of every allocation
     events  when allocations begin and end, in order of time
     slab    bytes; a packing that fits them is good enough
+    hurry   search for no other packing than one that fits the slab, and not for long
     """
 
     def extent(offsets: list[int]) -> int:
@@ -59,9 +62,12 @@ def pack(sizes: list[int], events: list[Event], slab: int) -> list[int]:
             first_fit(Pool(None), sizes, events),
             key=extent,
         )
-    overlaps = None if extent(offsets) == peak else overlapping(sizes, events)
+    enough = max(peak, slab) if hurry else peak
+    overlaps = None if extent(offsets) <= enough else overlapping(sizes, events)
     if overlaps is None:
         return offsets
+    if hurry:
+        return _search(sizes, events, overlaps, enough, EFFORT // 4) or offsets
     target = low = peak  # no packing is known to be as tight as low
     effort = EFFORT
     while True:

@@ -41,20 +41,23 @@ from snref.support.units import one_of
 Order: TypeAlias = Literal["arrival", "best"]
 
 
-def place(plan: Plan, slab: int | None = None, order: Order = "best") -> Plan:
+def place(
+    plan: Plan, slab: int | None = None, order: Order = "best", hurry: bool = False
+) -> Plan:
     """Give every Alloc of an allocated plan its offset, in bytes.
 
     slab   bytes in which the plan should fit: the search for a tighter packing ends
            there. The caller compares ``extent(plan)``, since it may not fit
     order  "arrival": first fit in blocks of 1 KiB; "best": the tightest of several
            packings, at multiples of 256 bytes
+    hurry  with "best": search for no other packing than one that fits the slab
     """
     one_of("order", order, get_args(Order))
     sizes, events = allocations(plan)
     if order == "arrival":
         offsets = first_fit(Pool(None), sizes, events)
     else:
-        offsets = pack(sizes, events, slab or 0)
+        offsets = pack(sizes, events, slab or 0, hurry)
     placed = iter(offsets)
     steps: list[Step] = [
         Alloc(step.tensor, next(placed)) if isinstance(step, Alloc) else step

@@ -139,8 +139,8 @@ def check_budgets(name, count):
 
 
 def test_more_memory_never_gives_a_slower_plan_nor_less_a_higher_peak():
-    assert check_budgets("alexnet", 12) > 2
-    assert check_budgets("random:1", 12) > 2
+    assert check_budgets("alexnet", 6) > 2
+    assert check_budgets("random:1", 5) > 2
 
 
 @pytest.mark.slow
@@ -173,16 +173,13 @@ def test_host_memory_is_a_limit(net):
 
 
 def test_less_host_memory_is_made_up_for_by_recomputation_if_that_fits():
-    """Of all plans only the cache with a cheap segment rebuilt layer by layer fits."""
     net = find("unet", batch=1)
     planned = snref.plan(net, memory="1010MB", host_memory="420MB")
     assert planned.total_bytes <= 1_010_000_000
     assert planned.host_bytes <= 420_000_000
 
 
-@pytest.mark.parametrize(
-    ("name", "host"), [("unet", 420_000_000), ("unet", 0), ("random:3", 10_000)]
-)
+@pytest.mark.parametrize(("name", "host"), [("random:3", 10_000), ("random:3", 0)])
 def test_an_error_names_the_least_memory_with_this_host_memory_and_with_enough(
     name, host
 ):

@@ -1,0 +1,214 @@
+"""The frontier: with more memory, quicker plans.
+
+A search can be unlucky, and find a slower plan where it has more memory. So memory is
+used in levels, which depend on the net alone: coarse ones from the least memory in
+which there is a plan to the most that any plan can use, and fine ones in between.
+
+Each level begins with the decisions of the one before. Its plan is taken if it is not
+slower and its peak is not lower; and a plan of a fine level must be no quicker than
+that of the next coarse level, nor have a higher peak. So more memory never gives a
+slower plan, and less memory never a higher peak, though only the coarse levels up to
+the capacity, the next above it, and the fine ones just below it are searched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+
+from snref.planning.quickest.forecast import Forecast, forecast
+from snref.planning.quickest.gaps import Decisions, Problem
+from snref.planning.quickest.search import (
+    Limits,
+    all_leave,
+    improved,
+    priced,
+    refilled,
+    repaired,
+)
+from snref.planning.quickest.writing import written
+from snref.plans import ALIGNMENT, Plan, aligned, extent, lower_bound, memory
+from snref.scheduler.cache_refinements import refined_cache
+from snref.scheduler.placement import place
+from snref.timing.timeline import simulate
+
+WORK = 20_000  # runs that are looked at on a coarse level, if effort is 1
+MOST_TRIES = 500  # changes that are tried there, for small nets
+LEAST_TRIES = 4
+PRICES = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)  # of the link
+NEAR = 2  # how far in this list a level looks for a better price than the one before
+SHARES = (1.0, 0.8)  # of the capacity for tensors: 0.8 leaves some for workspaces
+IMPROVED = 3  # starts that are improved before the best of them is chosen
+ATTEMPTS = 10  # to find addresses
+DEEP = 5_000  # runs of a route for which a search must be short
+ENDLESS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A plan of the frontier. peak: bytes in use, workspaces included."""
+
+    plan: Plan = field(repr=False)
+    seconds: float
+    peak: int
+    decisions: Decisions = field(repr=False)
+    price: float = PRICES[0]  # of the link, for the start that led here
+
+
+class Frontier:
+    """The plans of a problem, level by level.
+
+    effort  how long to search: 1 tries some hundred changes a level
+    """
+
+    def __init__(self, problem: Problem, limits: Limits, effort: float = 1.0) -> None:
+        self.problem, self.limits = problem, limits
+        tries = effort * min(MOST_TRIES, WORK / len(problem.runs))
+        self.tries = max(LEAST_TRIES, int(tries))
+        self.deep = len(problem.runs) > DEEP
+        self.coarse, self.fine = (4, 2) if self.deep else (8, 8)
+        kept = written(problem, forecast(problem, {}, ENDLESS), ENDLESS)
+        self.top = self._rung(place(kept), {})
+        self.least = lower_bound(Plan(problem.runs))
+        self.most = extent(self.top.plan)
+
+    def best(self, capacity: int) -> Rung | None:
+        """Return the plan for so many bytes of device memory, None if there is none."""
+        if capacity >= self.most:
+            return self.top
+        rung: Rung | None = None
+        for coarse in range(self.coarse):
+            above = self._next(rung, self._level(coarse, 0), self.top, self.tries)
+            if self._level(coarse, 0) > capacity:
+                break
+            rung = above
+        else:
+            above, coarse = self.top, self.coarse
+        if rung is None or above is None:  # the plan of a higher level may fit
+            return self.lowest if extent(self.lowest.plan) <= capacity else None
+        for fine in range(1, self.fine):
+            level = self._level(coarse - 1, fine)
+            if level > capacity:
+                break
+            rung = self._next(rung, level, above, self.tries // 2) or rung
+        return rung
+
+    @cached_property
+    def lowest(self) -> Rung:
+        """The plan of the fewest bytes that is found."""
+        low = self.least
+        for coarse in range(self.coarse):
+            level = self._level(coarse, 0)
+            rung = self._next(None, level, self.top, self.tries)
+            if rung is not None:
+                break
+            low = level
+        else:
+            rung = self.top
+        # Between two coarse levels: halve the range until it is narrow.
+        while extent(rung.plan) - low > max(ALIGNMENT, low // 1000):
+            middle = (low + extent(rung.plan)) // 2
+            other = self._next(None, middle, rung, self.tries)
+            if other is None:
+                low = middle
+            else:
+                rung = other
+        return rung
+
+    def _level(self, coarse: int, fine: int) -> int:
+        """Bytes of a level, in equal ratios from the least to the most."""
+        share = (coarse + fine / self.fine) / self.coarse
+        return aligned(int(self.least * (self.most / self.least) ** share))
+
+    def _next(
+        self, rung: Rung | None, level: int, above: Rung, tries: int
+    ) -> Rung | None:
+        """The plan of a level, or that of the one before if no other may follow."""
+        other = self._placed(rung, level, tries)
+        if other and _may_follow(other, rung) and _may_follow(above, other):
+            return other
+        return rung
+
+    def _placed(self, before: Rung | None, level: int, tries: int) -> Rung | None:
+        """The best plan that is found for a level.
+
+        Addresses may need more bytes than are in use. Then fewer are used.
+        """
+        problem, left = self.problem, level
+        decisions, price = self._search(before, left, tries)
+        for _ in range(ATTEMPTS):
+            if decisions is None:
+                break
+            result = repaired(problem, self.limits.with_device(left), decisions)
+            excess = level
+            if result is not None:
+                decisions, found = result
+                plan = place(written(problem, found, left), level, hurry=True)
+                excess = extent(plan) - level
+                if excess <= 0:
+                    return self._rung(plan, decisions, price)
+            if excess > level // 20:
+                left -= left // 8
+                decisions, price = self._search(before, left, tries)
+            else:
+                left -= max(excess, ALIGNMENT)
+        if before is None and self.limits == Limits():
+            # The tensor cache has a plan for every level, if not a quick one.
+            plan = refined_cache(Plan(problem.runs), level)
+            return self._rung(plan, all_leave(problem, self.limits))
+        return None
+
+    def _search(
+        self, before: Rung | None, capacity: int, tries: int
+    ) -> tuple[Decisions | None, float]:
+        """The best decisions that are found for so many bytes, and their price."""
+        problem, limits = self.problem, self.limits.with_device(capacity)
+        starts: list[tuple[Decisions, Forecast, float]] = []
+
+        def start(decisions: Decisions, price: float) -> None:
+            result = repaired(problem, limits, decisions)
+            if result is not None:
+                starts.append((*refilled(problem, limits, *result, price), price))
+
+        if before is not None:
+            start(before.decisions, before.price)
+        for price in self._prices(before):
+            for share in SHARES:
+                start(priced(problem, limits, int(share * capacity), price), price)
+        if not starts:
+            for price in PRICES[1::2]:
+                start(all_leave(problem, limits), price)
+        if not starts:
+            return None, 0.0
+        draw = Random(capacity)
+        starts.sort(key=lambda start: start[1].seconds)
+        best: tuple[Decisions, Forecast, float] | None = None
+        for decisions, found, price in starts[:IMPROVED]:
+            few = tries // (2 * IMPROVED)
+            result = improved(problem, limits, decisions, found, few, draw)
+            if best is None or result[1].seconds < best[1].seconds:
+                best = (*result, price)
+        assert best is not None
+        decisions, found, price = best
+        return improved(problem, limits, decisions, found, tries, draw)[0], price
+
+    def _prices(self, before: Rung | None) -> Sequence[float]:
+        """The prices to try: near that of the level before."""
+        if self.deep:
+            return PRICES[3:4]
+        if before is None:
+            return PRICES
+        here = PRICES.index(before.price)
+        return PRICES[max(0, here - NEAR) : here + NEAR + 1]
+
+    def _rung(self, plan: Plan, decisions: Decisions, price: float = PRICES[0]) -> Rung:
+        seconds = simulate(plan, self.problem.costs).seconds
+        peak = max(memory(plan, workspace=True))
+        return Rung(plan, seconds, peak, decisions, price)
+
+
+def _may_follow(higher: Rung, lower: Rung | None) -> bool:
+    """Whether a plan may be taken where there is more memory than for the other."""
+    if lower is None:
+        return True
+    return higher.seconds <= lower.seconds and higher.peak >= lower.peak

@@ -1,0 +1,46 @@
+"""The order of runs: the route, and what is computed again before it is read."""
+
+from typing import TypeAlias
+
+from snref.planning.quickest.gaps import Decisions, Problem
+from snref.plans import Tensor
+
+Order: TypeAlias = list[tuple[int, bool]]
+
+
+def order(problem: Problem, decisions: Decisions) -> Order:
+    """Every run as its place in the route, and whether it runs again.
+
+    A value that was dropped is computed again just before the run that reads it, from
+    whatever is there, and from what has to be computed again for it in turn.
+    """
+    reads, writes, makers = problem.reads, problem.writes, problem.makers
+    dropped: dict[int, list[Tensor]] = {}  # behind which run
+    for gap, decision in decisions.items():
+        if decision != "copy":
+            dropped.setdefault(gap.begin, []).append(gap.tensor)
+    each = {gap.tensor for gap in decisions if decisions[gap] == "recompute each"}
+    runs: Order = []
+    missing: set[Tensor] = set()
+    for i in range(len(problem.runs)):
+        rebuilt: list[Tensor] = []
+        if not missing.isdisjoint(reads[i]):
+            todo = [tensor for tensor in reads[i] if tensor in missing]
+            needed = set[int]()
+            while todo:
+                maker = makers[todo.pop()]
+                if maker not in needed:
+                    needed.add(maker)
+                    todo += [
+                        x for x in reads[maker] if x in missing or problem.last[x] < i
+                    ]
+            for maker in sorted(needed):
+                runs.append((maker, True))
+                rebuilt += writes[maker]
+            missing.difference_update(rebuilt)
+        runs.append((i, False))
+        for tensor in rebuilt:
+            if tensor in each and tensor not in problem.uses[i]:
+                missing.add(tensor)
+        missing.update(dropped.get(i, ()))
+    return runs
