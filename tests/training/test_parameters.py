@@ -17,7 +17,7 @@ from snref.layers import (
     Softmax,
 )
 from snref.net import Net
-from snref.nets import find, lenet, unet
+from snref.nets import find, lenet
 from snref.planning.planned import plan
 from snref.training import Session, Settings, train
 from snref.training.parameters import initial
@@ -156,11 +156,6 @@ def test_so_does_a_net_of_the_papers(name, size):
     loss = first_loss(find(name, 4, size))
     print(f"\n{name} at {size}: {loss:.3f}, ln 1000 = {log(1000):.3f}")
     assert loss == pytest.approx(log(1000), rel=1 / 3)
-
-
-@pytest.mark.slow
-def test_a_net_with_transposed_convolutions_begins_near_it_too():
-    assert first_loss(unet(2, 32)) == pytest.approx(log(2), rel=1 / 3)
 
 
 def test_lenet_trains_at_a_rate_at_which_it_became_infinite():

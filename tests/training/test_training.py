@@ -3,7 +3,6 @@
 import random
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +19,6 @@ from snref.training import NotFinite, Session, Settings, Trained, train
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import CheckpointError
 from snref.training.parameters import digest
-
-FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 def run(net, data, **more) -> Trained:
@@ -516,12 +513,3 @@ def test_any_dataset_will_do_that_has_the_shape():
     labels = np.array([chance.randrange(10) for _ in images], np.int32)
     data = Dataset("mine", images, labels, images[:0], labels[:0])
     assert len(run("digits", data, batch=8).losses) == 1
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not FASHION.is_dir(), reason="dataset-fashion-mnist not installed")
-def test_lenet_reaches_88_percent_on_fashion_mnist_within_two_epochs():
-    settings = Settings(0.01, every=1)
-    trained = run("lenet", FASHION, epochs=2, settings=settings, memory="9MB")
-    print(f"\n{trained.accuracy:.2%} in {trained.seconds:.0f} s")
-    assert trained.accuracy >= 0.88
