@@ -110,7 +110,7 @@ def test_a_useless_re_run_is_removed():
     plan = recompute(overwrite(whole, "gradients"), "speed-centric")
     slab = lower_bound(plan)
     with_useless = refinements._RefinedCache(plan, slab, least_recently_used, None)
-    with pytest.raises(InvalidPlan, match="maxpool5.*useless"):
+    with pytest.raises(InvalidPlan, match="useless"):
         verify(with_useless.play(), whole)
     verify(refined_cache(plan, slab), whole)
 
