@@ -107,7 +107,7 @@ def _derivatives(
     central = (left + right) / 2
     best = (4 * central[1] - central[0]) / 3
     scale = np.sqrt(np.mean(np.square(best[:-1])))
-    tolerance = TOLERANCE * (np.abs(best) + scale) + noise / STEP
+    tolerance = TOLERANCE * (np.abs(best) + scale) + noise / STEP + 1e-12
     tolerance += np.abs(central[1] - central[0])
     # Half the step halves the distance between the sides, if there is a derivative.
     apart = np.abs(right - left)
