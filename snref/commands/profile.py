@@ -24,7 +24,7 @@ EXAMPLE = "snref profile lenet --batch 16 --out costs.csv"
 
 LARGE, SMALL = 2**26, 2**8  # bytes copied to measure bandwidth, and latency
 COARSE = 1e-5  # seconds: a clock of CPU time that ticks less often is of no use
-VALUES = {  # of what launches name; at rate 0 repeated updates change nothing
+VALUES = {  # of the scalars that launches name; at rate 0 updates change nothing
     "seed": 0,
     "iteration": 0,
     "learning_rate": 0.0,

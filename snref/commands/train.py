@@ -316,7 +316,7 @@ def _compare(trained: Trained, whole: Trained) -> int:
 
 
 class _Screen:
-    """Progress: a line an epoch, and on a terminal one that is rewritten."""
+    """Prints progress: a line for each epoch; on a terminal it is rewritten."""
 
     def __init__(self) -> None:
         self.live = sys.stdout.isatty()
@@ -352,7 +352,10 @@ class _Screen:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """While inside, a signal to end only asks to stop; a second Ctrl-C interrupts."""
+    """Turn the first signal to end into a request to stop; a second Ctrl-C interrupts.
+
+    Gives a function that tells whether a signal has come.
+    """
     asked = Event()
 
     def ask(signum: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """Labelled images to train on: bundled digits, IDX and NPZ files, synthetic ones.
 
-Nothing is downloaded. A file that is cut short, of another kind or mislabelled is
-refused before training starts, with its name and the offset or index of the fault.
+Nothing is downloaded. A file that is truncated, of another kind or mislabelled is
+refused before training starts. The error names the file and the offset or index.
 """
 
 from dataclasses import dataclass, field
@@ -41,10 +41,10 @@ class Dataset:
         return self.images.shape[1:]
 
     def batches(self, batch: int, seed: int, epoch: int) -> list[NDArray[np.intp]]:
-        """The training images of an epoch, as the indices of each batch.
+        """Return the batches of an epoch, each as the indices of its images.
 
-        Their order is a function of seed and epoch. The last batch is smaller if the
-        images do not come out even.
+        Their order is a function of seed and epoch. The last batch is smaller if
+        ``batch`` does not divide the number of images.
 
         >>> images = np.zeros((5, 1, 2, 2), np.float32)
         >>> labels = np.zeros(5, np.int32)
@@ -56,7 +56,7 @@ class Dataset:
         return [order[start : start + batch] for start in range(0, len(order), batch)]
 
     def check(self, classes: int) -> None:
-        """Raise DataError if a label is not one of so many classes."""
+        """Raise DataError if a label is not in 0 ... classes - 1."""
         for part, labels in (("training", self.labels), ("test", self.test_labels)):
             _check_labels(self.name, part, labels, classes)
 
@@ -69,18 +69,19 @@ def load(
     count: int = 512,
     seed: int = 0,
 ) -> Dataset:
-    """The images of a source.
+    """Load the images of a source.
 
     "digits"     1,797 images of 8x8, ten classes, bundled; every fifth is held out
-    "synthetic"  count images of image_shape in so many classes, from the seed
+    "synthetic"  ``count`` images of ``image_shape`` in ``classes`` classes
     a folder     with the four IDX files of MNIST or Fashion-MNIST, packed or not
-    a .npz file  with images and labels, and test_images and test_labels if there are
-                 (x_train, y_train, x_test, y_test will do)
+    a .npz file  with images and labels, and optionally test_images and test_labels
+                 (or x_train, y_train, x_test, y_test)
 
-    Files keep the shapes and classes they have. All values are shifted and scaled to
-    mean 0 and deviation 1 over the training part.
+    image_shape, classes, count and seed describe synthetic images only; files keep
+    their own shapes and classes. All values are shifted and scaled to mean 0 and
+    deviation 1 over the training part.
 
-    Raises DataError, naming the file and where it is wrong.
+    Raises DataError, which names the file and the place of the fault.
     """
     if str(source) == "synthetic":
         parts = synthetic.make(image_shape, classes, count, seed)
@@ -99,7 +100,7 @@ def load(
 
 
 def _digits() -> tuple[NDArray[Any], ...]:
-    """The bundled digits (data/README.md), in an order that does not change."""
+    """Return the bundled digits (data/README.md), in an order that never changes."""
     images, labels, *_ = npz.read(DIGITS)
     order = np.random.default_rng(0).permutation(len(images))
     held, kept = order[:HELD_OUT], order[HELD_OUT:]
@@ -113,7 +114,7 @@ def _prepared(
     test_images: NDArray[Any],
     test_labels: NDArray[Any],
 ) -> Dataset:
-    """Checked, as float32 (n, C, H, W), shifted and scaled."""
+    """Check the arrays, and convert the images to scaled float32 (n, C, H, W)."""
     if images.size == 0:
         raise DataError(f"{name}: images of shape {images.shape}: there are none")
     for part, array, marks in (
@@ -146,7 +147,7 @@ def _prepared(
 
 
 def _as_float32(name: str, part: str, images: NDArray[Any]) -> Images:
-    """A copy with a dimension for channels. Refuses what float32 has no number for."""
+    """Copy images as float32 with channels. Raises DataError if one is not finite."""
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
         images = np.array(images, np.float32)
     finite = np.isfinite(images).all(axis=tuple(range(1, images.ndim)))

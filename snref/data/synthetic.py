@@ -11,9 +11,10 @@ NOISE = 0.5  # deviation, beside patterns of deviation 1
 def make(
     image_shape: tuple[int, ...], classes: int, count: int, seed: int
 ) -> tuple[NDArray[Any], ...]:
-    """Training images and labels, and a quarter as many held out.
+    """Return training images and labels, and a quarter as many that are held out.
 
-    A class is a sum of three plane waves, with random directions, in every channel.
+    The pattern of a class is, in every channel, a sum of three plane waves of random
+    directions. An image is the pattern of its class and noise.
     """
     random = np.random.default_rng(seed)
     channels, height, width = image_shape
