@@ -96,3 +96,13 @@ def forget():
     """Forget the races and the work so far, before the next program."""
     found.clear()
     accesses.clear()
+
+
+def pytest_configure():
+    watch()
+
+
+def pytest_sessionfinish(session):
+    if found:
+        print("\n".join(["", "races:", *sorted(found)]))
+        session.exitstatus = 1

@@ -87,19 +87,10 @@ def kernels_beside(beside):
 
 
 def gpu_tests(beside, order, *which):
-    command = [
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "tests.driver.stand_in",
-        "-m",
-        "gpu",
-    ]
+    plugins = "-p", "tests.driver.stand_in", "-p", "tests.driver.races"
+    command = "-m", "pytest", "-q", "-n", "0", "-m", "gpu", *plugins
     code, out, err = beside(*command, *which, FAKE_ORDER=order)
-    assert code == 0, out + err
+    assert code == 0, out + err  # races and faults are failures, too
     return int(re.search(r"(\d+) passed", out).group(1)), out
 
 
