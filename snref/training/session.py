@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -23,6 +24,7 @@ from snref.net import Net, inference, route
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
 from snref.scheduler import Options, schedule
+from snref.scheduler.options import PER_TENSOR
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import About, Checkpoint, Keeper, Position
 from snref.training.iteration import Iteration, NotFinite
@@ -389,10 +391,10 @@ def _settings(node: Node) -> str:
 
 def _fitted(whole: Plan, within: Options) -> Plan:
     """Plan a smaller batch in the slab of the larger one."""
-    try:
-        return schedule(whole, within)
-    except OutOfMemory:  # by other addresses: the smaller working sets do fit
-        return schedule(whole, _cached(within))
+    if PER_TENSOR not in (within.recompute, within.transfers):
+        with suppress(OutOfMemory):  # other addresses can need more
+            return schedule(whole, within)
+    return schedule(whole, _cached(within))
 
 
 def _cached(options: Options) -> Options:
