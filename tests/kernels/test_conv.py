@@ -157,6 +157,22 @@ def test_runs_repeat_to_the_bit_on_one_thread_and_two(
         assert_repeatable(compute, *case.inputs(part, rng))
 
 
+@pytest.mark.parametrize("part", ["forward", "data"])
+@pytest.mark.parametrize("name", ["3x3, several tiles", "3x3, stride 2", "1x1"])
+def test_an_image_does_not_depend_on_the_next(
+    name: str, part: Part, rng: np.random.Generator
+) -> None:
+    """The next is infinite: a channel too many, times zero, would show."""
+    case = CASES[name]
+    a, b = case.inputs(part, rng)
+    other = a.copy()
+    other[1:] = np.inf
+    for way in case.menu(part):
+        compute = computation(way, case.shapes(part)[0])
+        (alone,), (beside,) = compute(a, b), compute(other, b)
+        assert_same_bits(beside[0], alone[0])
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_both_inputs_are_read(part: Part, rng: np.random.Generator) -> None:
     case = CASES["3x3, groups"]
