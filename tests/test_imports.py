@@ -36,7 +36,7 @@ ALLOWED = {
     "timing": {"timing", "plans", "support"},
     "scheduler": {"scheduler", "timing.costs", "plans", "support"},
     "planning": {"planning", "scheduler", "timing", "net", "plans", "support", ""}
-    | {"support.imports"},
+    | {"support.imports", "scipy"},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
     "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
     "data": {"data", "numpy"},

@@ -34,6 +34,19 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def effort(text: str) -> float:
+    """Parse an argument as a number above 0, and at most 1000 (an argparse type)."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1000:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)}: must be a number above 0, at most 1000"
+        )
+    return number
+
+
 def size(text: str) -> int:
     """Parse an argument as a number of bytes (an argparse type)."""
     try:

@@ -9,7 +9,7 @@ from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
-from snref.scheduler import PRESETS, Options
+from snref.scheduler import PRESETS
 from snref.scheduler.options import Strategy
 
 STRATEGIES = {
@@ -32,6 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_overrides(parser)
     shared.add_memory(parser)
+    parser.add_argument(
+        "--effort",
+        type=shared.effort,
+        default=1.0,
+        metavar="X",
+        help="with --memory alone: how long to look for a quicker plan; default: 1",
+    )
+    parser.add_argument(
+        "--bound",
+        action="store_true",
+        help="print how far the plan is, at most, from the quickest one there can be "
+        "(needs SciPy: pip install 'snref[optimal]')",
+    )
     shared.add_machine(parser)
     parser.add_argument(
         "--steps",
@@ -43,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """Add the options that override those of the preset."""
-    allowed = get_type_hints(Options)
+    allowed = get_type_hints(Overrides)
     parser.add_argument(
         "--recompute",
         choices=list(STRATEGIES),
@@ -89,9 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
         host_memory=arguments.host_memory,
         device=arguments.device,
         costs=shared.costs_of(arguments),
+        effort=arguments.effort,
         **overrides(arguments),
     )
     text = planned.summary()
+    if arguments.bound:
+        text += "\n" + planned.distance()
     if arguments.steps:
         text = "\n".join([text, "", *_numbered(planned.plan)])
     rows = [
@@ -100,5 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     table = Table(("step", "layer", "phase", "bytes", "tensors"), rows)
     report = planned.to_json(arguments.steps) if arguments.json else {}
+    if report and arguments.bound:
+        report["modelled"]["bound_seconds"] = planned.bound_seconds
     put(arguments, text, table, report)
     return 0

@@ -35,6 +35,7 @@ def plan(
     host_memory: str | int | None = None,
     device: str = "virtual:k40c",
     costs: Costs | None = None,
+    effort: float = 1.0,
     **overrides: Unpack[Overrides],
 ) -> PlannedNet:
     """Plan an iteration of training a net, without running it.
@@ -48,6 +49,7 @@ def plan(
     host_memory  bytes of the host that it may use for copies
     device       whose roofline models the time: "virtual:" and a machine, or a file
     costs        measured seconds, instead of a roofline
+    effort       with memory alone: how long to look for a quicker plan
     overrides    options to change in the preset
 
     Raises OutOfMemory, in bytes of ``memory``, and ValueError for an unknown name.
@@ -79,6 +81,7 @@ def plan(
                 preset,
                 policy,
                 None if limit is None else max(0, limit - fixed),
+                effort,
                 overrides,
             )
         except OutOfMemory as error:
@@ -93,6 +96,7 @@ def _planned(
     preset: str | None,
     policy: str | Policy | None,
     capacity: int | None,
+    effort: float,
     overrides: Overrides,
 ) -> tuple[str, Options, Plan]:
     """By which name, with which options, which plan."""
@@ -100,7 +104,7 @@ def _planned(
         options = replace(Options(), capacity=capacity, slab=capacity, **overrides)
         return _name(policy), options, by_policy(whole, policy, options, costs)
     if preset is None and capacity is not None:
-        options, made = least_time(whole, costs, capacity, **overrides)
+        options, made = least_time(whole, costs, capacity, effort=effort, **overrides)
         return "least time", options, made
     preset = preset or "superneurons"
     if preset not in PRESETS:

@@ -35,7 +35,9 @@ from typing import Any
 
 import snref
 from snref.net import Net
+from snref.planning.bound import certified, multipliers, relaxation
 from snref.planning.exchange import plan_to_json
+from snref.planning.quickest.gaps import Problem
 from snref.plans import (
     Algorithm,
     Alloc,
@@ -55,6 +57,7 @@ from snref.plans import (
     memory,
 )
 from snref.scheduler import Options
+from snref.scheduler.in_place import overwrite
 from snref.support.units import mebibytes
 from snref.timing.costs import Costs
 from snref.timing.roofline import Machine
@@ -118,6 +121,28 @@ class PlannedNet:
         """The first route step, counted from 1, that has the peak."""
         curve = [step.nbytes for step in self.steps]
         return 1 + curve.index(max(curve))
+
+    @cached_property
+    def bound_seconds(self) -> float:
+        """A certified lower bound of the modelled seconds (``bound.py``).
+
+        It holds for every plan with the same options, in the memory that the plan may
+        use, or else in the memory that it does use. Raises ModuleNotFoundError without
+        SciPy.
+        """
+        base = overwrite(self.route, self.options.overwrite)
+        problem = Problem(base, self.costs, self.options.algorithms)
+        capacity = self.options.limit or extent(self.plan)
+        linear = relaxation(problem, capacity, self.timeline.seconds)
+        return certified(linear, multipliers(linear))
+
+    def distance(self) -> str:
+        """Return a sentence: how far the plan is, at most, from the quickest one."""
+        seconds, bound = self.timeline.seconds, self.bound_seconds
+        return (
+            f"  No plan in so much memory takes less than {bound:.4g} s: this one "
+            f"takes at most {seconds / bound:.3f} times as long as the quickest."
+        )
 
     @cached_property
     def data_tensors(self) -> tuple[Tensor, ...]:

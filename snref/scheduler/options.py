@@ -48,12 +48,13 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, allowed in {
-            "recompute": (None, *get_args(Strategy), PER_TENSOR),
-            "transfers": (*get_args(Transfers), PER_TENSOR),
+            "recompute": (None, *get_args(Strategy)),
+            "transfers": get_args(Transfers),
             "algorithms": get_args(Algorithms),
             "overwrite": get_args(Overwrite),
         }.items():
-            one_of(name, getattr(self, name), allowed)
+            if getattr(self, name) != PER_TENSOR:
+                one_of(name, getattr(self, name), allowed)
         for name in "capacity", "slab", "host_capacity":
             value = getattr(self, name)
             if value is not None and value < 0:
