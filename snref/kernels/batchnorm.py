@@ -11,7 +11,7 @@ import math
 
 from numba import cuda, float32
 
-from snref.kernels.reduction import block_sum
+from snref.kernels.reduction import BLOCK, GROUP, block_sum, compensated, thread_sum
 
 PIXELS, IMAGES = 32, 8  # of a block
 THREADS = PIXELS * IMAGES
@@ -31,15 +31,19 @@ def statistics(mean, variance, x):
     thread = ty * PIXELS + tx
     m = float32(N * pixels)
     for c in range(cuda.blockIdx.x, C, cuda.gridDim.x):
-        total = float32(0)
-        for n in range(ty, N, IMAGES):
-            for i in range(tx, pixels, PIXELS):
-                total += x[n, c, i]
+        total = thread_sum(x, c, 0, N, ty, IMAGES, tx, PIXELS, BLOCK)
         center = block_sum(part, total, thread, THREADS) / m
         total = float32(0)
-        for n in range(ty, N, IMAGES):
-            for i in range(tx, pixels, PIXELS):
-                total += (x[n, c, i] - center) * (x[n, c, i] - center)
+        error = float32(0)
+        for base in range(0, N, GROUP * IMAGES):
+            after = min(base + GROUP * IMAGES, N)
+            for start in range(0, pixels, BLOCK * PIXELS):
+                end = min(start + BLOCK * PIXELS, pixels)
+                squares = float32(0)
+                for n in range(base + ty, after, IMAGES):
+                    for i in range(start + tx, end, PIXELS):
+                        squares += (x[n, c, i] - center) * (x[n, c, i] - center)
+                total, error = compensated(total, error, squares)
         total = block_sum(part, total, thread, THREADS)
         if thread == 0:
             mean[c] = center
@@ -76,11 +80,21 @@ def reduce(dgamma, dbeta, x, dy, mean, variance, epsilon):
     for c in range(cuda.blockIdx.x, C, cuda.gridDim.x):
         center = mean[c]
         total = float32(0)
+        error = float32(0)
         product = float32(0)
-        for n in range(ty, N, IMAGES):
-            for i in range(tx, pixels, PIXELS):
-                total += dy[n, c, i]
-                product += dy[n, c, i] * (x[n, c, i] - center)
+        product_error = float32(0)
+        for base in range(0, N, GROUP * IMAGES):
+            after = min(base + GROUP * IMAGES, N)
+            for start in range(0, pixels, BLOCK * PIXELS):
+                end = min(start + BLOCK * PIXELS, pixels)
+                sum_ = float32(0)
+                products = float32(0)
+                for n in range(base + ty, after, IMAGES):
+                    for i in range(start + tx, end, PIXELS):
+                        sum_ += dy[n, c, i]
+                        products += dy[n, c, i] * (x[n, c, i] - center)
+                total, error = compensated(total, error, sum_)
+                product, product_error = compensated(product, product_error, products)
         total = block_sum(part, total, thread, THREADS)
         product = block_sum(part, product, thread, THREADS)
         if thread == 0:

@@ -2,7 +2,8 @@
 
 A kernel's name says how many outputs a block computes, rows x columns. The 64x64
 kernels are for large batches. The 16x256 kernels are for batches so small that most
-rows of a larger tile would be empty. Every output is one sum in ascending order.
+rows of a larger tile would be empty. An output of `forward` and `data` is one sum in
+ascending order; `filter` adds slices of DEPTH images (see `reduction`).
 
 Occupancy: at least 12 %. A thread holds 16 sums, and the addresses of its copies take
 up to 168 registers. It hides latency by many independent sums, not by many warps.
@@ -12,6 +13,7 @@ from numba import cuda, float32
 
 from snref.kernels.tiles import (
     SIDE,
+    add,
     clear,
     load,
     load_transposed,
@@ -104,7 +106,7 @@ def _data(rows, columns, deep):
 
 
 TILE = 64
-DEPTH = 32
+DEPTH = 32  # images of a slice, and of a tile
 EACH = TILE // SIDE
 
 
@@ -116,6 +118,7 @@ def filter_64x64(dw, x, dy):
     """
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
     y_tile = cuda.shared.array((DEPTH, TILE), float32)
+    part = cuda.local.array((EACH, EACH), float32)
     total = cuda.local.array((EACH, EACH), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N, K = dy.shape
@@ -124,10 +127,12 @@ def filter_64x64(dw, x, dy):
     c0 = cuda.blockIdx.x * TILE
     clear(total)
     for n0 in range(0, N, DEPTH):
+        clear(part)
         load(x_tile, DEPTH, TILE, x, n0, c0, N, C)
         load(y_tile, DEPTH, TILE, dy, n0, k0, N, K)
         cuda.syncthreads()
-        multiply_transposed(total, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, N - n0))
+        multiply_transposed(part, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, N - n0))
+        add(total, part)
         cuda.syncthreads()
     for i in range(EACH):
         k = k0 + ty + SIDE * i

@@ -26,6 +26,8 @@ import math
 
 from numba import cuda, float32, int32
 
+from snref.kernels.reduction import thread_sum
+
 # Columns in shared memory: a tile, its margins, and what the threads of a block write
 # beyond it, which nobody reads. A multiple of the block.
 SPAN = 192
@@ -75,9 +77,9 @@ def max_forward(y, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left)
 def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
     """dx[n,c,h,w] = sum_pq dy[n,c,p,q] over the windows whose first maximum is (h, w),
 
-    first in the order of rows, then columns. Two steps find it: the first maximum of
-    every column of the window, then the first of those.
-    Which element of a window with a NaN gets its gradient is not said.
+    first in the order of rows, then columns; of a window that holds NaNs, the last NaN
+    has the gradient, as in PyTorch. Two steps find it: the maximum of every column of
+    the window, then the maximum of those.
     """
     # For every column, of a row of windows:
     highest = cuda.shared.array(SPAN, float32)  # the largest value in the column,
@@ -120,7 +122,7 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                         value = float32(-math.inf)
                         if w >= 0 and w < W:
                             value = x[n, c, h, w]
-                        better = value > best
+                        better = (value > best) | (value != value)
                         best = value if better else best
                         place = int32(h) if better else place
                     highest[i] = best
@@ -139,7 +141,8 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
                     for s in range(1, kernel_w):
                         value = highest[i + s]
                         tied = (value == best) & (row[i + s] < above)
-                        better = (value > best) | tied
+                        last = (best == best) | (row[i + s] >= above)
+                        better = (value > best) | tied | (value != value) & last
                         best = value if better else best
                         above = row[i + s] if better else above
                         place = int32(s) if better else place
@@ -282,9 +285,7 @@ def global_average_forward(y, x):
     for plane in range(cuda.grid(1), N * C, cuda.gridsize(1)):
         n = plane // C
         c = plane - n * C
-        total = float32(0)
-        for i in range(pixels):
-            total += x[n, c, i]
+        total = thread_sum(x, c, n, n + 1, 0, 1, 0, 1, 64)
         y[n, c, 0] = total / float32(pixels)
 
 

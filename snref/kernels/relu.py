@@ -13,10 +13,10 @@ def forward(y, x):
 
 @cuda.jit
 def backward(dx, s, dy):
-    """dx[i] = dy[i] if s[i] > 0 else 0. dx may lie on dy.
+    """dx[i] = 0 if s[i] <= 0 else dy[i]: dy where s is NaN. dx may lie on dy.
 
-    s is y or x: they are positive at the same places.
+    s is y or x: they are positive, or NaN, at the same places.
     """
     for i in range(cuda.grid(1), dx.size, cuda.gridsize(1)):
         gradient = dy[i]
-        dx[i] = gradient if s[i] > float32(0) else float32(0)
+        dx[i] = float32(0) if s[i] <= float32(0) else gradient

@@ -27,6 +27,14 @@ def clear(total):
 
 
 @cuda.jit(device=True)
+def add(total, part):
+    """total[i,j] += part[i,j]"""
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            total[i, j] += part[i, j]
+
+
+@cuda.jit(device=True)
 def multiply(total, a, b, row, row_step, column, depth):
     """total[i,j] += sum_d a[row + row_step i, d] b[d, column + SIDE j], d ascending.
 

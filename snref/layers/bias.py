@@ -7,6 +7,7 @@ from math import prod
 
 from snref.layers.base import Node
 from snref.layers.shapes import rows
+from snref.layers.slices import images_of_slice
 from snref.plans import Launch, Shape, grid_of
 
 BLOCK = 128
@@ -50,6 +51,7 @@ def bias_gradient(node: Node) -> tuple[Launch, ...]:
             "bias.backward_rows" if matrix else "bias.backward",
             (db,),
             (dy,),
+            (images_of_slice(prod(dy.shape[2:])),),
             view="rows" if matrix else "channels",
             grid=grid_of(db.size, BLOCK) if matrix else db.shape,
             block=(BLOCK,),

@@ -12,6 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from snref.layers.shapes import MOST_ROWS, rows
+from snref.layers.slices import images_of_slice, pixels_of_block
 from snref.plans import Algorithm, Launch, Part, Scalar, Shape, Tensor, View, grid_of
 
 # The scalars of a launch: strides down and across, padding of top and left, groups.
@@ -28,9 +29,6 @@ FORWARD_STRIDED = {"strided_96x4": (96, 64), "strided_32x8": (32, 128)}
 DATA = {"32x8": (32, 128), "4x16": (4, 256)}
 FILTER = {"64x64": (64, 64), "32x32": (32, 32)}
 FILTER_STRIDED = {"strided_64x96": (64, 96), "strided_80x64": (80, 64)}
-
-# A filter gradient sums slices of images, each of at least so many output pixels.
-SLICE = 1024
 
 MENUS = 4096  # of the latest shapes are kept: more than any net has
 
@@ -97,8 +95,13 @@ class _Convolution:
 
     @property
     def images(self) -> int:
-        """Return the number of images of a slice."""
-        return min(self.x[0], _ceil(SLICE, prod(self.y[2:])))
+        """Return the number of images of a slice of a filter gradient."""
+        return images_of_slice(prod(self.y[2:]))
+
+    @property
+    def block(self) -> int:
+        """Return the output pixels of a block: rows, as `tiled` sees them."""
+        return pixels_of_block(_sizes(self)[3])
 
     @property
     def slices(self) -> int:
@@ -180,7 +183,9 @@ def _direct(conv: _Convolution) -> Algorithm:
         f"direct.{conv.part}",
         ("output",),
         ("a", "b"),
-        (*conv.window, conv.images) if conv.part == "filter" else conv.window,
+        (*conv.window, conv.images, conv.block)
+        if conv.part == "filter"
+        else conv.window,
         (*grid_of(across), rows(down)),
         conv.flops,
         conv.bytes_accessed,
@@ -250,7 +255,16 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
         f"tiled.filter_{name}",
         ("workspace" if apart else "output",),
         ("a", "b"),
-        (conv.x[0], *_sizes(conv), r, s, *conv.window, conv.images, int(apart)),
+        (
+            conv.x[0],
+            *_sizes(conv),
+            r,
+            s,
+            *conv.window,
+            conv.images,
+            conv.block,
+            int(apart),
+        ),
         (_ceil(c * r * s, height), _ceil(own, width), slices * conv.groups),
         conv.flops,
         conv.bytes_accessed + 4 * (conv.slices - 1) * apart * prod(conv.w),
@@ -301,7 +315,7 @@ def _im2col(conv: _Convolution) -> Algorithm:
         scalars = (h, w, r, s, down, across, top, left, groups)
         grid = (_ceil(n * height * width, TILE), _ceil(c, TILE), phases * groups)
     else:
-        inputs, scalars = ("workspace", "b"), (groups, conv.images)
+        inputs, scalars = ("workspace", "b"), (groups, conv.images, conv.block)
         grid = (_ceil(c * r * s, TILE), _ceil(own, TILE), groups)
     product = _Launch(
         f"im2col.{conv.part}",

@@ -2,19 +2,22 @@
 
 from importlib import import_module
 
-from snref.kernels import batchnorm, lrn, pool, softmax
+from snref.kernels import batchnorm, bias, linear, lrn, pool, softmax
+from snref.layers import slices
 
 
 def test_layers_launch_the_blocks_that_kernels_are_written_for() -> None:
     layers = {
         name: import_module(f"snref.layers.{name}")
-        for name in ("batchnorm", "lrn", "pool", "softmax")
+        for name in ("batchnorm", "bias", "lrn", "pool", "softmax")
     }
     assert layers["batchnorm"].BLOCK == (batchnorm.PIXELS, batchnorm.IMAGES)
     assert layers["softmax"].THREADS == softmax.THREADS
     assert layers["lrn"].THREADS == lrn.THREADS
     assert layers["lrn"].LARGEST <= lrn.LARGEST
     assert layers["pool"].WIDEST == pool.WIDEST
+    assert layers["bias"].BLOCK == bias.BLOCK
+    assert slices.IMAGES == slices.images_of_slice(1) == linear.DEPTH
 
 
 def test_the_widest_window_leaves_room_for_a_tile() -> None:

@@ -219,6 +219,24 @@ def test_pytorch_agrees(name: str, rng: np.random.Generator) -> None:
         assert_close(ours, expected, 2 * case.terms(part))
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_zeros_of_the_padding_are_multiplied(
+    part: Part, rng: np.random.Generator
+) -> None:
+    """So that an infinite factor gives NaN, by all algorithms of an order alike."""
+    case = CASES["3x3, stride 2 by 1"]
+    a, b = case.inputs(part, rng)
+    b[0, 0, 0, 0] = np.inf
+    results = [
+        computation(way, case.shapes(part)[0])(a, b)[0]
+        for way in case.menu(part)
+        if way.order == "taps"
+    ]
+    assert np.isnan(results[0]).any()
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
 def test_every_kernel_shape_is_used_by_some_case() -> None:
     """So that the tests above cover each of them."""
     from snref.kernels.conv import direct, im2col, tiled, winograd

@@ -136,3 +136,21 @@ def test_lrn_agrees_with_pytorch(case: Case, rng: np.random.Generator) -> None:
     assert_close(forward(case)(x)[0], y, case.terms)
     (dx,) = backward(case)(x, dy)
     assert_close(dx, given.grad.numpy().astype(np.float64), 2 * case.terms)
+
+
+@pytest.mark.parametrize("large", (np.inf, np.nan, 1e20))
+def test_lrn_at_the_ends_of_float32_agrees_with_pytorch(large: float) -> None:
+    torch = pytest.importorskip("torch")
+    case = Case((1, 6, 1), size=3, alpha=1e-4, k=1.0)
+    x, dy = np.ones(case.x, np.float32), np.ones(case.x, np.float32)
+    x[0, 2] = large
+    given = torch.tensor(x, requires_grad=True)
+    expected = torch.nn.functional.local_response_norm(
+        given, case.size, case.alpha, case.beta, case.k
+    )
+    expected.backward(torch.tensor(dy))
+    for ours, theirs in (
+        (forward(case)(x)[0], expected.detach()),
+        (backward(case)(x, dy)[0], given.grad),
+    ):
+        np.testing.assert_allclose(ours, theirs.numpy(), 1e-6, 1e-9)

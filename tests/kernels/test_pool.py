@@ -220,6 +220,32 @@ def test_a_nan_is_not_hidden(rng: np.random.Generator) -> None:
     assert np.isnan(y).sum() == 4
 
 
+def last_nan_gradient(x: Array, dy: Array, case: Case) -> Array:
+    """As `highest_gradient`, where a window's last NaN goes before every number."""
+    dx = np.zeros(case.x)
+    for p, q, rows, columns in case.windows():
+        window = x[:, :, rows, columns]
+        for n, c in np.ndindex(*case.x[:2]):
+            values = window[n, c].ravel()
+            nans = np.flatnonzero(np.isnan(values))
+            place = nans[-1] if nans.size else values.argmax()
+            r, s = divmod(int(place), window.shape[3])
+            dx[n, c, rows.start + r, columns.start + s] += dy[n, c, p, q]
+    return dx
+
+
+@each
+@pytest.mark.parametrize("share", (0.1, 0.5, 1.0))
+def test_the_last_nan_of_a_window_takes_the_gradient(
+    case: Case, share: float, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-2, 3, case.x).astype(np.float32)
+    x[rng.random(case.x) < share] = np.nan
+    dy = rng.integers(1, 9, case.y).astype(np.float32)  # sums of these are exact
+    (dx,) = compute("max_backward", case)(x, dy)
+    np.testing.assert_array_equal(dx, last_nan_gradient(x, dy, case))
+
+
 def test_pooling_reads_its_inputs_and_repeats_itself(
     rng: np.random.Generator,
 ) -> None:
@@ -247,6 +273,11 @@ def test_pooling_agrees_with_pytorch(rng: np.random.Generator) -> None:
         window = case.kernel, case.stride, (top, left)
         x, dy = normal(rng, case.x), normal(rng, case.y)
         terms = case.kernel[0] * case.kernel[1]
+        spoilt = np.where(rng.random(case.x) < 0.2, np.float32(np.nan), x)
+        given = torch.tensor(spoilt, requires_grad=True)
+        pytorch.max_pool2d(given, *window).backward(torch.ones(case.y))
+        (dx,) = compute("max_backward", case)(spoilt, np.ones(case.y, np.float32))
+        np.testing.assert_array_equal(dx, given.grad.numpy())
         given = torch.tensor(x, requires_grad=True)
         expected = pytorch.max_pool2d(given, *window)
         expected.backward(torch.tensor(dy))

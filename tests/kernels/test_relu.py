@@ -51,6 +51,12 @@ def test_a_nan_is_not_hidden() -> None:
     np.testing.assert_array_equal(forward(x)[0], [np.nan, 0, np.inf, 0])
 
 
+def test_a_gradient_passes_where_the_input_is_no_number() -> None:
+    s = np.array([np.nan, 1, 0, -0.0, -1, np.inf, -np.inf], np.float32)
+    dy = np.arange(1, 8, dtype=np.float32)
+    np.testing.assert_array_equal(backward(s, dy)[0], [1, 2, 0, 0, 0, 6, 0])
+
+
 def test_relu_in_place_is_relu(rng: np.random.Generator) -> None:
     x, dy = values(rng, 1000, 2)
     assert_same_bits(launch_over(relu.forward, *LAUNCH, 0, [x]), forward(x)[0])
@@ -68,8 +74,9 @@ def test_relu_reads_its_inputs_and_repeats_itself(rng: np.random.Generator) -> N
 def test_relu_agrees_with_pytorch(rng: np.random.Generator) -> None:
     torch = pytest.importorskip("torch")
     x, dy = values(rng, 1000, 2)
+    x[::5] = np.nan
     given = torch.tensor(x, requires_grad=True)
     expected = torch.relu(given)
     expected.backward(torch.tensor(dy))
-    assert_same_bits(forward(x)[0], expected.detach().numpy())
+    np.testing.assert_array_equal(forward(x)[0], expected.detach().numpy())
     assert_same_bits(backward(x, dy)[0], given.grad.numpy())

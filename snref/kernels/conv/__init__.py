@@ -11,9 +11,12 @@ the same bits, so a plan may use now one, now the other.
             term, the padding's zeros included.
             forward  channels, then filter rows, then filter columns: c, r, s
             data     filters, then the taps that meet the pixel: k, r, s
-            filter   images of a slice, output rows, columns: n, p, q; then the sums
-                     of the slices are added. A slice has as many images as the layer
-                     says (`snref.layers.conv_algorithms`): from their shapes alone
+            filter   output rows, columns of a block: p, q; then the blocks of a
+                     slice of images; then the slices (see `snref.kernels.reduction`)
 "winograd"  winograd. Forward and data, channels (or filters) inside each of the sixteen
             transformed places.
+
+Padding, and outputs that would lie outside, count as zeros that are multiplied: an
+infinite weight or gradient makes NaN there. PyTorch has both, by the algorithm that it
+chooses: its im2col multiplies the zeros, its oneDNN leaves them out.
 """

@@ -83,11 +83,10 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
 
 
 @cuda.jit
-def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images):
+def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images, block):
     """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-    Slice by slice of so many images: the sum over n, p, q of each, then the sum of
-    those. sh, sw: strides.
+    with strides sh and sw; slices of `images` images, blocks of `block` pixels.
     """
     K, C, R, S = dw.shape
     N, H, W = x.shape[0], x.shape[2], x.shape[3]
@@ -98,8 +97,10 @@ def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images):
             c, r, s = unravel(crs, R, S)
             total = float32(0)
             for n0 in range(0, N, images):
-                part = float32(0)
+                own = float32(0)
                 for n in range(n0, min(n0 + images, N)):
+                    part = float32(0)
+                    left = block
                     for p in range(P):
                         for q in range(Q):
                             h = p * stride_h + r - pad_top
@@ -108,5 +109,11 @@ def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images):
                             if h >= 0 and h < H and v >= 0 and v < W:
                                 value = x[n, first + c, h, v]
                             part += value * dy[n, k, p, q]
-                total += part
+                            left -= 1
+                            if left == 0:
+                                own += part
+                                part = float32(0)
+                                left = block
+                    own += part
+                total += own
             dw[k, c, r, s] = total

@@ -16,7 +16,7 @@ Source: Chellapilla et al. 2006, section 3.
 from numba import cuda, float32, int32
 
 from snref.kernels.conv.taps import phase_along, unravel
-from snref.kernels.tiles import SIDE, clear, load, load_flat, multiply
+from snref.kernels.tiles import SIDE, add, clear, load, load_flat, multiply
 
 TILE = 64  # a block computes 64 x 64 outputs, a thread 4 x 4
 DEPTH = 32
@@ -234,15 +234,16 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
 
 
 @cuda.jit
-def filter(dw, matrix, dy, groups, images):
+def filter(dw, matrix, dy, groups, images, block):
     """dw[k,d] = sum_npq dy[n,k,p,q] X[d,(n,p,q)]
 
-    Slice by slice of so many images: the sum over n, p, q of each, then of those.
+    Slices of `images` images, blocks of `block` pixels.
     Blocks: x along d = (c, r, s), y along the filters of a group, z along the groups.
     """
     x_tile = cuda.shared.array((DEPTH, WIDE), float32)
     y_tile = cuda.shared.array((TILE, PITCH), float32)
     part = cuda.local.array((EACH, EACH), float32)
+    total = cuda.local.array((EACH, EACH), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N, CRS = dy.shape[0], dw.shape[1]
     K = dw.shape[0] // groups
@@ -251,37 +252,34 @@ def filter(dw, matrix, dy, groups, images):
     k0 = cuda.blockIdx.y * TILE
     d0 = cuda.blockIdx.x * TILE
     for n0 in range(0, N, images):
-        clear(part)
+        clear(total)
         for n in range(n0, min(n0 + images, N)):
-            for pixel0 in range(0, PQ, DEPTH):
-                for j in range(EACH):
-                    for e in range(DEPTH // SIDE):
-                        d = ty + SIDE * j
-                        pixel = pixel0 + tx + SIDE * e
-                        inside = d0 + d < CRS and pixel < PQ
-                        x_tile[tx + SIDE * e, d] = (
-                            matrix[((group * CRS + d0 + d) * N + n) * PQ + pixel]
-                            if inside
-                            else float32(0)
-                        )
-                for i in range(EACH):
-                    for e in range(DEPTH // SIDE):
-                        k = ty + SIDE * i
-                        pixel = pixel0 + tx + SIDE * e
-                        inside = k0 + k < K and pixel < PQ
-                        y_tile[k, tx + SIDE * e] = (
-                            dy[n, (group * K + k0 + k) * PQ + pixel]
-                            if inside
-                            else float32(0)
-                        )
-                cuda.syncthreads()
-                multiply(part, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, PQ - pixel0))
-                cuda.syncthreads()
+            for start in range(0, PQ, block):
+                clear(part)
+                end = min(start + block, PQ)
+                for pixel0 in range(start, end, DEPTH):
+                    for j in range(EACH):
+                        for e in range(DEPTH // SIDE):
+                            d = ty + SIDE * j
+                            pixel = pixel0 + tx + SIDE * e
+                            inside = d0 + d < CRS and pixel < end
+                            x_tile[tx + SIDE * e, d] = (
+                                matrix[((group * CRS + d0 + d) * N + n) * PQ + pixel]
+                                if inside
+                                else float32(0)
+                            )
+                    y0 = (group * K + k0) * PQ + pixel0
+                    load_flat(y_tile, TILE, DEPTH, dy[n], y0, PQ, K - k0, end - pixel0)
+                    cuda.syncthreads()
+                    depth = min(DEPTH, end - pixel0)
+                    multiply(part, y_tile, x_tile, ty, SIDE, tx, depth)
+                    cuda.syncthreads()
+                add(total, part)
         for i in range(EACH):
             k = k0 + ty + SIDE * i
             for j in range(EACH):
                 d = d0 + tx + SIDE * j
                 inside = k < K and d < CRS
-                total = dw[group * K + k, d] if inside and n0 > 0 else float32(0)
+                before = dw[group * K + k, d] if inside and n0 > 0 else float32(0)
                 if inside:
-                    dw[group * K + k, d] = total + part[i, j]
+                    dw[group * K + k, d] = before + total[i, j]

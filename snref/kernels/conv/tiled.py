@@ -19,9 +19,9 @@ in a few shapes, for many filters and for few. Their names say what a block comp
 forward_32x8 is 32 filters at 8 rows of 16 pixels, data_32x8 is 32 channels at as many,
 filter_64x64 is 64 weights of 64 filters. `snref.layers.conv_algorithms` chooses.
 
-Occupancy: at least 12 %. A thread holds up to 24 sums (filter_strided_64x96) and the
-addresses of the elements that it gathers, in up to 204 registers. It hides latency by
-many independent sums instead of by many warps.
+Occupancy: at least 12 %. A thread holds up to 24 sums, in filter_strided_64x96 of a
+block and of a slice, and the addresses of the elements that it gathers, in up to 236
+registers. It hides latency by many independent sums instead of by many warps.
 
 Source: Chetlur et al. 2014 (cuDNN), section 3.
 """
@@ -29,7 +29,7 @@ Source: Chetlur et al. 2014 (cuDNN), section 3.
 from numba import cuda, float32, int32
 
 from snref.kernels.conv.taps import phase_along, unravel
-from snref.kernels.tiles import SIDE, clear, multiply
+from snref.kernels.tiles import SIDE, add, clear, multiply
 
 DEPTH = 32
 PITCH = DEPTH + 1  # tiles are padded: elements of a column lie in different banks
@@ -259,14 +259,16 @@ def _filter(weights, filters, strided=False):
         pad_left,
         groups,
         images,
+        block,
         apart,
     ):
         """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
-        Slice by slice of so many images: the sum over n, p, q of each, then the sum of
-        those. apart = 1: write the slices' sums one after the other instead, for
-        `sum_slices`; then a slice more is a block more, which small dw need to fill a
-        GPU. All arrays are flat.
+        Slices of `images` images, blocks of `block` pixels, whole rows. apart = 1:
+        write the slices' sums one after the other, for `sum_slices`, and do not add
+        them; then another slice is another thread block, which small dw need to fill
+        a GPU.
+        All arrays are flat.
         Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
         x_tile = cuda.shared.array((DEPTH, x_pitch), float32)
@@ -275,6 +277,7 @@ def _filter(weights, filters, strided=False):
         tap_r = cuda.shared.array(weights, int32)
         tap_s = cuda.shared.array(weights, int32)
         part = cuda.local.array((i_count, j_count), float32)
+        total = cuda.local.array((i_count, j_count), float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         thread = ty * SIDE + tx
         K = dy.size // (N * P * Q * groups)
@@ -298,43 +301,47 @@ def _filter(weights, filters, strided=False):
         for slice_ in range(
             cuda.blockIdx.z // groups, slices, cuda.gridDim.z // groups
         ):
-            clear(part)
+            clear(total)
             for n in range(slice_ * images, min((slice_ + 1) * images, N)):
                 x0 = (n * groups + group) * C * H * W
                 y0 = ((n * groups + group) * K + k0) * P * Q
-                for p0 in range(0, P, tall):
-                    for q0 in range(0, Q, wide):
-                        for t in range(tall):
-                            p = p0 + t
-                            h0 = p * stride_h - pad_top
-                            for e in range((wide + SIDE - 1) // SIDE):
-                                column = tx + SIDE * e
-                                q = q0 + column
-                                v0 = q * step - pad_left
-                                there = p < P and q < Q
-                                for j in range(j_count):
-                                    d = ty + SIDE * j
-                                    c = tap_c[d]
-                                    h = h0 + tap_r[d]
-                                    v = v0 + tap_s[d]
-                                    inside = h >= 0 and h < H and v >= 0 and v < W
-                                    if column < wide:
-                                        x_tile[t * wide + column, d] = (
-                                            x[x0 + (c * H + h) * W + v]
-                                            if there and c < C and inside
-                                            else float32(0)
-                                        )
-                                for i in range(i_count):
-                                    k = ty + SIDE * i
-                                    if column < wide:
-                                        y_tile[k, t * wide + column] = (
-                                            dy[y0 + (k * P + p) * Q + q]
-                                            if there and k0 + k < K
-                                            else float32(0)
-                                        )
-                        cuda.syncthreads()
-                        multiply(part, y_tile, x_tile, ty, SIDE, tx, tall * wide)
-                        cuda.syncthreads()
+                for start in range(0, P, block // Q):
+                    clear(part)
+                    end = min(start + block // Q, P)
+                    for p0 in range(start, end, tall):
+                        for q0 in range(0, Q, wide):
+                            for t in range(tall):
+                                p = p0 + t
+                                h0 = p * stride_h - pad_top
+                                for e in range((wide + SIDE - 1) // SIDE):
+                                    column = tx + SIDE * e
+                                    q = q0 + column
+                                    v0 = q * step - pad_left
+                                    there = p < end and q < Q
+                                    for j in range(j_count):
+                                        d = ty + SIDE * j
+                                        c = tap_c[d]
+                                        h = h0 + tap_r[d]
+                                        v = v0 + tap_s[d]
+                                        inside = h >= 0 and h < H and v >= 0 and v < W
+                                        if column < wide:
+                                            x_tile[t * wide + column, d] = (
+                                                x[x0 + (c * H + h) * W + v]
+                                                if there and c < C and inside
+                                                else float32(0)
+                                            )
+                                    for i in range(i_count):
+                                        k = ty + SIDE * i
+                                        if column < wide:
+                                            y_tile[k, t * wide + column] = (
+                                                dy[y0 + (k * P + p) * Q + q]
+                                                if there and k0 + k < K
+                                                else float32(0)
+                                            )
+                            cuda.syncthreads()
+                            multiply(part, y_tile, x_tile, ty, SIDE, tx, tall * wide)
+                            cuda.syncthreads()
+                    add(total, part)
             first = (slice_ * apart * groups + group) * K * CRS
             more = apart == 0 and slice_ > 0
             for i in range(i_count):
@@ -343,9 +350,9 @@ def _filter(weights, filters, strided=False):
                     d = d0 + tx + SIDE * j
                     place = first + k * CRS + d
                     inside = k < K and d < CRS
-                    total = dw[place] if inside and more else float32(0)
+                    before = dw[place] if inside and more else float32(0)
                     if inside:
-                        dw[place] = total + part[i, j]
+                        dw[place] = before + total[i, j]
 
     return filter
 
