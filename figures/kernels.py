@@ -500,7 +500,7 @@ def measure(words: Sequence[str] = ()) -> list[dict[str, Any]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as text."""
     head = (
-        f"{'operation':28} {'part':9} {'algorithm':9} {'1 core':>8} {'2 cores':>8} "
+        f"{'operation':28} {'part':9} {'algorithm':17} {'1 core':>8} {'2 cores':>8} "
         f"{'PyTorch':>8} {'NumPy':>8}  {'unit':7} {'to PyTorch':>10} {'of machine':>10}"
     )
     lines = [head]
@@ -513,7 +513,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"{row['to_pytorch']:>10.2f}" if row["to_pytorch"] != "" else f"{'':>10}"
         )
         lines.append(
-            f"{row['operation']:28} {row['part']:9} {row['algorithm']:9} {numbers}  "
+            f"{row['operation']:28} {row['part']:9} {row['algorithm']:17} {numbers}  "
             f"{row['unit']:7} {ratio} {row['of_machine']:>10.2f}"
         )
     return "\n".join(lines)
