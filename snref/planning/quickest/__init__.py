@@ -89,17 +89,17 @@ def least_time(
         run = problem.runs[problem.own.index(max(problem.own))]
         raise OutOfMemory(f"{run.layer} {run.phase}", least, capacity, least)
     frontier = Frontier(problem, limits, effort)
-    rung = frontier.best(capacity)
-    if rung is None:
+    point = frontier.best(capacity)
+    if point is None:
         raise _too_little(frontier, capacity)
     verify(
-        rung.plan,
+        point.plan,
         route,
         capacity=capacity,
         slab=capacity,
         host_capacity=options.host_capacity,
     )
-    return options, rung.plan
+    return options, point.plan
 
 
 def _too_little(frontier: Frontier, capacity: int) -> OutOfMemory:

@@ -45,7 +45,7 @@ ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Point:
     """A plan of the frontier. peak: bytes in use, workspaces included."""
 
     plan: Plan = field(repr=False)
@@ -68,52 +68,52 @@ class Frontier:
         self.deep = len(problem.runs) > DEEP
         self.coarse, self.fine = (4, 2) if self.deep else (8, 8)
         kept = written(problem, forecast(problem, {}, ENDLESS), ENDLESS)
-        self.top = self._rung(place(kept), {})
+        self.top = self._point(place(kept), {})
         self.least = lower_bound(Plan(problem.runs))
         self.most = extent(self.top.plan)
 
-    def best(self, capacity: int) -> Rung | None:
+    def best(self, capacity: int) -> Point | None:
         """Return the plan for so many bytes of device memory, None if there is none."""
         if capacity >= self.most:
             return self.top
-        rung: Rung | None = None
+        point: Point | None = None
         for coarse in range(self.coarse):
-            above = self._next(rung, self._level(coarse, 0), self.top, self.tries)
+            above = self._next(point, self._level(coarse, 0), self.top, self.tries)
             if self._level(coarse, 0) > capacity:
                 break
-            rung = above
+            point = above
         else:
             above, coarse = self.top, self.coarse
-        if rung is None or above is None:  # the plan of a higher level may fit
+        if point is None or above is None:  # the plan of a higher level may fit
             return self.lowest if extent(self.lowest.plan) <= capacity else None
         for fine in range(1, self.fine):
             level = self._level(coarse - 1, fine)
             if level > capacity:
                 break
-            rung = self._next(rung, level, above, self.tries // 2) or rung
-        return rung
+            point = self._next(point, level, above, self.tries // 2) or point
+        return point
 
     @cached_property
-    def lowest(self) -> Rung:
+    def lowest(self) -> Point:
         """The plan of the fewest bytes that is found."""
         low = self.least
         for coarse in range(self.coarse):
             level = self._level(coarse, 0)
-            rung = self._next(None, level, self.top, self.tries)
-            if rung is not None:
+            point = self._next(None, level, self.top, self.tries)
+            if point is not None:
                 break
             low = level
         else:
-            rung = self.top
+            point = self.top
         # Between two coarse levels: halve the range until it is narrow.
-        while extent(rung.plan) - low > max(ALIGNMENT, low // 1000):
-            middle = (low + extent(rung.plan)) // 2
-            other = self._next(None, middle, rung, self.tries)
+        while extent(point.plan) - low > max(ALIGNMENT, low // 1000):
+            middle = (low + extent(point.plan)) // 2
+            other = self._next(None, middle, point, self.tries)
             if other is None:
                 low = middle
             else:
-                rung = other
-        return rung
+                point = other
+        return point
 
     def _level(self, coarse: int, fine: int) -> int:
         """Bytes of a level, in equal ratios from the least to the most."""
@@ -121,15 +121,15 @@ class Frontier:
         return aligned(int(self.least * (self.most / self.least) ** share))
 
     def _next(
-        self, rung: Rung | None, level: int, above: Rung, tries: int
-    ) -> Rung | None:
+        self, point: Point | None, level: int, above: Point, tries: int
+    ) -> Point | None:
         """The plan of a level, or that of the one before if no other may follow."""
-        other = self._placed(rung, level, tries)
-        if other and _may_follow(other, rung) and _may_follow(above, other):
+        other = self._placed(point, level, tries)
+        if other and _may_follow(other, point) and _may_follow(above, other):
             return other
-        return rung
+        return point
 
-    def _placed(self, before: Rung | None, level: int, tries: int) -> Rung | None:
+    def _placed(self, before: Point | None, level: int, tries: int) -> Point | None:
         """The best plan that is found for a level.
 
         Addresses may need more bytes than are in use. Then fewer are used.
@@ -146,7 +146,7 @@ class Frontier:
                 plan = place(written(problem, found, left), level, hurry=True)
                 excess = extent(plan) - level
                 if excess <= 0:
-                    return self._rung(plan, decisions, price)
+                    return self._point(plan, decisions, price)
             if excess > level // 20:
                 left -= left // 8
                 decisions, price = self._search(before, left, tries)
@@ -155,11 +155,11 @@ class Frontier:
         if before is None and self.limits == Limits():
             # The tensor cache has a plan for every level, if not a quick one.
             plan = refined_cache(Plan(problem.runs), level)
-            return self._rung(plan, all_leave(problem, self.limits))
+            return self._point(plan, all_leave(problem, self.limits))
         return None
 
     def _search(
-        self, before: Rung | None, capacity: int, tries: int
+        self, before: Point | None, capacity: int, tries: int
     ) -> tuple[Decisions | None, float]:
         """The best decisions that are found for so many bytes, and their price."""
         problem, limits = self.problem, self.limits.with_device(capacity)
@@ -192,7 +192,7 @@ class Frontier:
         decisions, found, price = best
         return improved(problem, limits, decisions, found, tries, draw)[0], price
 
-    def _prices(self, before: Rung | None) -> Sequence[float]:
+    def _prices(self, before: Point | None) -> Sequence[float]:
         """The prices to try: near that of the level before."""
         if self.deep:
             return PRICES[3:4]
@@ -201,13 +201,15 @@ class Frontier:
         here = PRICES.index(before.price)
         return PRICES[max(0, here - NEAR) : here + NEAR + 1]
 
-    def _rung(self, plan: Plan, decisions: Decisions, price: float = PRICES[0]) -> Rung:
+    def _point(
+        self, plan: Plan, decisions: Decisions, price: float = PRICES[0]
+    ) -> Point:
         seconds = simulate(plan, self.problem.costs).seconds
         peak = max(memory(plan, workspace=True))
-        return Rung(plan, seconds, peak, decisions, price)
+        return Point(plan, seconds, peak, decisions, price)
 
 
-def _may_follow(higher: Rung, lower: Rung | None) -> bool:
+def _may_follow(higher: Point, lower: Point | None) -> bool:
     """Whether a plan may be taken where there is more memory than for the other."""
     if lower is None:
         return True

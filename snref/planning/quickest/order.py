@@ -1,4 +1,23 @@
-"""The order of runs: the route, and what is computed again before it is read."""
+"""The order of runs: the route, and what is computed again before it is read.
+
+With the problem of ``gaps.py``, of which x is dropped after relu1 (run 1 of the route):
+
+>>> from snref.plans import Launch, Plan, Run
+>>> from snref.timing.costs import Costs
+>>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
+>>> route = Plan((
+...     Run("conv1", "forward", (Launch("", (x,)),)),
+...     Run("relu1", "forward", (Launch("", (y,), (x,)),)),
+...     Run("loss", "forward", (Launch("", (z,), (y,)),)),
+...     Run("loss", "backward", (Launch("", (dz,), (z,)),)),
+...     Run("relu1", "backward", (Launch("", (dy,), (x, dz)),)),
+... ))
+>>> costs = Costs("by hand", dict.fromkeys(
+...     ((run.layer, run.phase) for run in route.runs()), 1.0), {}, 256.0, 256.0)
+>>> problem = Problem(route, costs, "exact")
+>>> order(problem, {problem.gaps[0]: "recompute"})
+[(0, False), (1, False), (2, False), (3, False), (0, True), (4, False)]
+"""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""Spans: from when to when each value lies on the device."""
+"""Spans: from when to when each value is on the device."""
 
 from dataclasses import dataclass
 
