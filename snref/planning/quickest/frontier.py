@@ -33,7 +33,7 @@ from snref.scheduler.placement import place
 from snref.timing.timeline import simulate
 
 WORK = 20_000  # runs that are looked at on a coarse level, if effort is 1
-MOST_TRIES = 500  # changes that are tried there, for small nets
+MOST_TRIES = 150  # changes that are tried there, for small nets
 LEAST_TRIES = 4
 PRICES = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)  # of the link
 NEAR = 2  # how far in this list a level looks for a better price than the one before
