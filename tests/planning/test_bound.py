@@ -19,7 +19,10 @@ from snref.scheduler.placement import place
 from snref.timing import roofline
 from snref.timing.timeline import simulate
 
-pytest.importorskip("scipy")
+
+@pytest.fixture(autouse=True)
+def scipy() -> None:
+    pytest.importorskip("scipy")
 
 
 def problem_of(net: Net) -> Problem:
