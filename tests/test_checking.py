@@ -325,6 +325,42 @@ class Unfinished(Layer):
         return elementwise(double, node.y, node.x)
 
 
+class Returning(Double):
+    """Returns something else from forward than what is right."""
+
+    def __init__(self, change) -> None:
+        object.__setattr__(self, "change", change)
+
+    def forward(self, node: Node) -> tuple[Launch, ...]:
+        (launch,) = elementwise(double, node.y, node.x, in_place=(node.x, "gradients"))
+        return self.change(launch)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda launch: None,
+            "Returning forward returned None: it must return a tuple",
+        ),
+        (lambda launch: launch, "Returning forward returned Launch("),
+        (lambda launch: ((launch,),), "must return a tuple of launches"),
+        (
+            lambda launch: (replace(launch, view="row"),),
+            "kernel test_checking:double: 'row': must be one of 'shape', 'rows', ",
+        ),
+        (
+            lambda launch: (
+                replace(launch, may_overwrite=((*launch.may_overwrite[0][:2], "y"),)),
+            ),
+            "'y': must be one of 'gradients', 'activations'",
+        ),
+    ],
+)
+def test_what_is_no_launch_is_named(change, words: str) -> None:
+    assert words in objection(Returning(change))
+
+
 class FarOverwrite(Double):
     def forward(self, node: Node) -> tuple[Launch, ...]:
         (launch,) = super().forward(node)

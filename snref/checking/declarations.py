@@ -36,14 +36,15 @@ def phases(node: Node) -> Iterator[tuple[Phase, tuple[Work, ...]]]:
     Inference is left out where it is forward, and update where it is gradient descent.
     """
     layer = node.layer
-    forward, inference = layer.forward(node), layer.inference(node)
+    forward = Run(node.name, "forward", layer.forward(node)).work
+    inference = Run(node.name, "forward", layer.inference(node)).work
     yield "forward", forward
     if node.dys or layer.loss:  # otherwise nothing before it is trained
-        yield "backward", layer.backward(node)
+        yield "backward", Run(node.name, "backward", layer.backward(node)).work
     if described(inference) != described(forward):
         yield "inference", inference
     if type(layer).update is not Layer.update:
-        yield "update", layer.update(node)
+        yield "update", Run(node.name, "update", layer.update(node)).work
 
 
 def launches_of(work: Sequence[Work]) -> tuple[Launch, ...]:

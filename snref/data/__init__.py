@@ -126,17 +126,20 @@ def _prepared(
                 f"{name}: {len(array)} {part} images and {len(marks)} {part} labels"
             )
         _check_labels(name, part, marks, LARGEST_LABEL)
-    images = _as_float32(name, "training", images)
-    test_images = _as_float32(name, "test", test_images)
+    images = _as_float32(images)
+    test_images = _as_float32(test_images)
     if len(test_images) and test_images.shape[1:] != images.shape[1:]:
         raise DataError(
             f"{name}: training images of {images.shape[1:]}, test images of "
             f"{test_images.shape[1:]}"
         )
+    _check_finite(name, "training", images)
     mean, deviation = images.mean(dtype=np.float64), images.std(dtype=np.float64)
-    for array in (images, test_images):
-        array -= np.float32(mean)
-        array /= np.float32(deviation or 1.0)
+    for part, array in ("training", images), ("test", test_images):
+        with np.errstate(over="ignore", invalid="ignore"):
+            array -= np.float32(mean)
+            array /= np.float32(deviation) or np.float32(1)
+        _check_finite(name, part, array, " when it is scaled")
     return Dataset(
         name,
         images,
@@ -146,17 +149,21 @@ def _prepared(
     )
 
 
-def _as_float32(name: str, part: str, images: NDArray[Any]) -> Images:
-    """Copy images as float32 with channels. Raises DataError if one is not finite."""
-    with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+def _as_float32(images: NDArray[Any]) -> Images:
+    """Copy images as float32 with channels; what is too large becomes infinite."""
+    with np.errstate(over="ignore"):
         images = np.array(images, np.float32)
+    return images if images.ndim == 4 else images[:, None]
+
+
+def _check_finite(name: str, part: str, images: Images, when: str = "") -> None:
+    """Raise DataError if a value is infinite or NaN."""
     finite = np.isfinite(images).all(axis=tuple(range(1, images.ndim)))
     if not finite.all():
         raise DataError(
             f"{name}: {part} image {int(np.argmin(finite))} holds a value that is not "
-            "a finite number"
+            f"a finite number{when}"
         )
-    return images if images.ndim == 4 else images[:, None]
 
 
 def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int) -> None:

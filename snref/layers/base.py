@@ -97,7 +97,10 @@ class Layer:
     (``Launch``; ``elementwise`` makes the simplest). Write ``output_shape`` unless
     there is one input and the output has its shape; ``parameter_shapes`` if something
     is trained; ``saved_shapes`` for what forward leaves behind; ``inference`` and
-    ``update`` where they are not forward and gradient descent.
+    ``update`` where they are not forward and gradient descent. Parameters of two or
+    more dimensions begin as training's ``init`` says; all else begins at 0, or at 1
+    where it is called "gamma" or "running_variance". A checkpoint has the parameters
+    and what ``update`` writes.
 
     checkpoint  costly: its output is kept, or copied out, rather than computed again
     offload     large and costly: its output is worth two copies over PCIe

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from sys import modules
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from snref.plans.tensor import Tensor
 
@@ -23,6 +23,8 @@ RUN_VALUES = (
     "weight_decay",
     "bias_decay",
 )
+VIEWS: tuple[str, ...] = get_args(View)
+SETTINGS: tuple[str, ...] = get_args(Overwrite)
 PLANNED = "planned."  # begins the name of a kernel that is not written: gpt2's
 
 
@@ -68,6 +70,14 @@ class Launch:
                 f"kernel {self.kernel_name} writes None: where no gradient is wanted, "
                 "node.dx is None, and the layer returns no launch"
             )
+        words: list[tuple[str, tuple[str, ...]]] = [(self.view, VIEWS)]
+        words += [(setting, SETTINGS) for _, _, setting in self.may_overwrite]
+        for word, allowed in words:
+            if word not in allowed:
+                raise ValueError(
+                    f"kernel {self.kernel_name}: {word!r}: must be one of "
+                    f"{', '.join(map(repr, allowed))}"
+                )
         if self.bytes_accessed < 0:
             reads = self.inputs + (self.outputs if self.updates else ())
             accessed = sum(tensor.nbytes for tensor in self.outputs + reads)

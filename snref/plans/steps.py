@@ -8,7 +8,7 @@ is freed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from snref.plans.launches import Choice, Launch, Work
 from snref.plans.tensor import Tensor
@@ -35,6 +35,12 @@ class Run:
     _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
+        work: Any = self.work  # of a layer that anyone may have written
+        if not isinstance(work, tuple) or not all(isinstance(w, Work) for w in work):
+            raise ValueError(
+                f"{self.layer} {self.phase} returned {work!r:.80}: it must return a "
+                "tuple of launches"
+            )
         reads: dict[Tensor, None] = {}
         writes: dict[Tensor, None] = {}
         for piece in self.work:

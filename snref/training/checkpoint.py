@@ -4,7 +4,7 @@ A ``.npz`` file that ``numpy.load`` reads with ``allow_pickle=False``. Its keys:
 
     parameter/NAME   a parameter: conv1.w, conv1.b, bn1.gamma ...
     momentum/NAME    its momentum, by the parameter's name and ".momentum"
-    state/NAME       a running statistic of batch normalization
+    state/NAME       a saved tensor that updates change, as a running mean is
     position         the next epoch and batch, and the iteration: three int64
     about            ``About`` as JSON: all else that decides the bits to come
 
@@ -183,10 +183,14 @@ def _about(said: dict[str, Any], at: Position) -> About:
         layers=tuple(map(str, about.layers)),
         input=tuple(map(int, about.input)),
         images=int(about.images),
+        data_hash=str(about.data_hash),
         seed=int(about.seed),
+        orders={layer: dict(parts) for layer, parts in about.orders.items()},
         epochs=int(about.epochs),
         settings=Settings(**said["settings"]),
     )
+    if about.seed < 0:
+        raise ValueError(f"seed {about.seed}")
     batches = -(-about.images // about.input[0])
     if min(astuple(at)) < 0 or at.batch >= batches:
         raise ValueError(f"{at}, of {batches} batches")

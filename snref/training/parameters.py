@@ -44,12 +44,12 @@ def initial(net: Net, seed: int, init: Initialisation = "he") -> dict[Tensor, Ar
         net.tensors("parameter", "parameter_gradient", "momentum", "state", "input")
     ):
         arrays[tensor] = np.zeros(tensor.shape, tensor.dtype)
-        if tensor.kind not in ("parameter", "state"):
-            continue
         name, weights = tensor.name.rpartition(".")[2], len(tensor.shape) > 1
         random = np.random.default_rng((seed, number))
-        if name in ONES:
+        if tensor.kind in ("parameter", "state") and name in ONES:
             arrays[tensor][:] = 1
+        elif tensor.kind != "parameter":
+            continue
         elif weights and init in ("he", "lecun"):
             node = nodes[tensor]
             fan_in, _ = node.layer.fans(tensor.shape)

@@ -62,7 +62,7 @@ class Trained:
               are none, or if the training was stopped
     losses    one for each iteration of this session
     weights   the parameters, by name
-    digest    the hash of parameters, momenta and running statistics
+    digest    the hash of all that updates change: parameters, momenta, running means
     peak      the most bytes of the slab in use, as the device counted them
     stopped   whether ``stop`` ended the training before its last epoch
     saved     the file with the last checkpoint. It is not the file that was asked for
@@ -274,8 +274,12 @@ class Session:
         return state
 
     def _keys(self) -> Iterator[tuple[str, Tensor]]:
-        for tensor in self.planned.net.tensors("parameter", "momentum", "state"):
-            if tensor.kind != "state" or ".running_" in tensor.name:
+        net = self.planned.net
+        # A state that no update changes is of one iteration, as a batch's mean is.
+        updates = (run for run in route(net).runs() if run.phase == "update")
+        changed = {tensor for run in updates for tensor in run.writes}
+        for tensor in net.tensors("parameter", "momentum", "state"):
+            if tensor.kind != "state" or tensor in changed:
                 yield f"{tensor.kind}/{tensor.name}", tensor
 
     def checkpoint(self, epochs: int) -> Checkpoint:

@@ -327,6 +327,21 @@ def test_an_image_with_nan_is_named_by_its_index(tmp_path):
     refused(tmp_path / "own.npz", "training image 4 holds a value that is not a finite")
 
 
+def test_an_image_that_scaling_makes_infinite_is_named(tmp_path):
+    images = np.arange(18, dtype=np.float32).reshape(2, 3, 3) * np.float32(1e-30)
+    labels = np.zeros(2, int)
+    held_out = {"test_images": images.astype(float) * 1e60, "test_labels": labels}
+    np.savez(tmp_path / "own.npz", images=images, labels=labels, **held_out)
+    refused(tmp_path / "own.npz", "test image 0 holds .* number when it is scaled")
+
+
+def test_images_that_differ_by_less_than_float32_can_tell_are_all_zero(tmp_path):
+    images = np.zeros((2, 3, 3), np.float32)
+    images[0, 0, 0] = 1e-45
+    np.savez(tmp_path / "own.npz", images=images, labels=np.zeros(2, int))
+    assert np.isfinite(load(tmp_path / "own.npz").images).all()
+
+
 def test_a_file_that_is_no_npz_is_refused(tmp_path):
     for number, raw in enumerate((b"", b"not a zip", b"PK\x03\x04 but no more")):
         path = tmp_path / f"{number}.npz"

@@ -174,6 +174,9 @@ SAID = {"format": checkpoints.FORMAT, **asdict(ABOUT)}
         ({"input": []}, (2, 5, 95), "damaged"),
         ({"input": [0]}, (2, 5, 95), "damaged"),
         ({"images": "many"}, (2, 5, 95), "damaged"),
+        ({"seed": -1}, (2, 5, 95), "damaged: seed -1"),
+        ({"orders": []}, (2, 5, 95), "damaged"),
+        ({"orders": {"conv1": 5}}, (2, 5, 95), "damaged"),
         ({}, (2, 5), "damaged"),
         ({}, (2, 5, 95, 7), "damaged"),
         ({}, (0, -1, 0), "damaged.*batch=-1"),
@@ -218,6 +221,13 @@ def test_what_says_nothing_of_itself_is_refused(tmp_path, about):
 def test_what_other_bits_would_come_of_is_refused_by_name(path, change, message):
     with pytest.raises(CheckpointError, match=message):
         check_same(checkpoints.load(path), replace(ABOUT, **change), path)
+
+
+def test_a_hash_that_is_no_text_is_of_other_data(tmp_path):
+    path = tmp_path / "run.npz"
+    checkpoints.save(path, replace(WHOLE, about=replace(ABOUT, data_hash=5)))
+    with pytest.raises(CheckpointError, match="other data: its hash was 5, here"):
+        check_same(checkpoints.load(path), ABOUT, path)
 
 
 def test_settings_epochs_algorithms_and_the_place_of_the_data_may_change(path):

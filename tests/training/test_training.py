@@ -2,14 +2,17 @@
 
 import random
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from numba import cuda, float32
 from small_nets import FAMILIES, images_for
 
+from snref.checking import check_layer
 from snref.data import DataError, Dataset
 from snref.layers import BatchNorm, Dropout, Linear, Softmax
+from snref.layers.base import Layer, elementwise
 from snref.net import Net
 from snref.nets import gpt2, random_net
 from snref.planning.planned import plan
@@ -199,6 +202,54 @@ def test_resuming_ends_in_the_bits_of_never_having_stopped(
     rest = run(resnet, images, epochs=3, resume=path, preset="cache")
     assert same(rest, whole)
     assert part.losses + rest.losses == whole.losses
+
+
+@cuda.jit
+def subtract(y, x, average):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = x[i] - average[i]
+
+
+@cuda.jit
+def forget(average, last):
+    for i in range(cuda.grid(1), last.size, cuda.gridsize(1)):
+        average[i] += float32(0.1) * (last[i] - average[i])
+
+
+@dataclass(frozen=True)
+class Drift(Layer):
+    """Subtracts a running average of the first images of the batches before."""
+
+    def saved_shapes(self, *inputs):
+        return {"average": inputs[0], "last": inputs[0]}
+
+    def forward(self, node):
+        average, last = node.saved["average"], node.saved["last"]
+        return (
+            *elementwise(subtract, node.y, node.x, average),
+            *elementwise("joins.copy", last, node.x),
+        )
+
+    def backward(self, node):
+        return elementwise("joins.copy", node.dx, node.dy)
+
+    def update(self, node):
+        average, last = node.saved["average"], node.saved["last"]
+        return elementwise(forget, average, last, updates=True)
+
+
+def test_what_updates_change_of_a_layer_of_ones_own_is_in_the_checkpoint(tmp_path):
+    net = Net("drifting")
+    x = net.add("drift", Drift(), net.input((5, 1, 2, 2)))
+    net.add("softmax", Softmax(), net.add("fc", Linear(3), x))
+    check_layer(Drift(), (2, 3))
+    path, data = tmp_path / "run.npz", images_for(net, 4, 1)
+    whole = run(net, data, epochs=2)
+    run(net, data, save=path)
+    assert [key for key in checkpoints.load(path).arrays if "state" in key] == [
+        "state/drift.average"
+    ]
+    assert same(run(net, data, epochs=2, resume=path), whole)
 
 
 def test_a_checkpoint_comes_every_epoch_or_every_so_many_iterations(
