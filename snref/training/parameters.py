@@ -79,6 +79,8 @@ def _gains(net: Net) -> dict[Node, float]:
     for node in reversed(net.nodes):
         asked = []
         for reader in (r for y in node.ys for r in readers.get(y, ())):
+            if reader is node:  # a fork that shares, whose outputs are its input
+                continue
             weighs = any(len(w.shape) > 1 for w in reader.parameters.values())
             passed = 1.0 if weighs else gains[reader]
             asked.append(passed if reader.layer.gain is None else reader.layer.gain)

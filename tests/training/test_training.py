@@ -93,6 +93,11 @@ def test_learning_is_more_than_guessing_and_does_not_depend_on_the_plan():
     assert other.losses[0] != whole.losses[0]
 
 
+@pytest.mark.parametrize("options", [("original", "share"), ("lean", "share")])
+def test_forks_that_share_train_to_the_bits_of_forks_that_copy(resnet, images, options):
+    assert same(run(resnet.with_options(*options), images), run(resnet, images))
+
+
 def test_accuracy_is_the_share_of_held_out_images_named_right(resnet, images):
     trained = run(resnet, images, epochs=3)
     session = Session(trained.planned, images, Settings(), "cpu")
