@@ -19,6 +19,8 @@ Every quickest plan satisfies these linear conditions, so the smallest time that
 allow is a lower bound. SciPy's HiGHS finds it. What counts is not its answer, but the
 certificate: any multipliers of the conditions, one for each, prove a bound by weak
 duality, and ``certified`` computes that bound in exact fractions, and rounds it down.
+It is not below the time that the runs alone take, which ``bound`` returns if HiGHS
+fails, as for costs of extreme sizes.
 """
 
 from dataclasses import dataclass, field
@@ -30,6 +32,17 @@ from snref.plans import Tensor
 Terms = list[tuple[int, float]]  # (variable, coefficient)
 
 ROUNDING = Fraction(1, 2**40)  # of a bound: the timeline's sums are rounded, too
+
+
+def bound(problem: Problem, capacity: int, seconds: float) -> float:
+    """Return a certified bound of the seconds of all plans in so many bytes.
+
+    seconds  of some plan that fits: no quickest plan takes longer
+    """
+    linear = relaxation(problem, capacity, seconds)
+    runs = sum(Fraction(menu[-1][1]) for menu in problem.menus)
+    proven = certified(linear, multipliers(linear))
+    return max(proven, float(runs * (1 - ROUNDING)))
 
 
 @dataclass
@@ -153,6 +166,14 @@ def _memory(
     for gap in problem.gaps:
         begins.setdefault(gap.begin, []).append(gap)
         ends.setdefault(gap.end, []).append(gap)
+    # A value can be copied once it is computed, which may be before its first gap.
+    computed: dict[int, list[Gap]] = {}  # by a run: the first gaps of its values
+    writer: dict[Tensor, int] = {}
+    for i in runs:
+        writer.update(dict.fromkeys(problem.writes[i], i))
+        for gap in begins.get(i, ()):
+            if first[gap] is gap:
+                computed.setdefault(writer[gap.tensor], []).append(gap)
     made: list[Gap] = []  # first gaps of values that are there
     begun: list[Gap] = []
     ended: list[Gap] = []
@@ -206,8 +227,7 @@ def _memory(
         for gap in begins.get(i, ()):
             open_[gap] = None
             begun.append(gap)
-            if first[gap] is gap:
-                made.append(gap)
+        made += computed.get(i, ())
 
 
 def certified(linear: Relaxation, multipliers: list[float]) -> float:
@@ -238,7 +258,7 @@ def certified(linear: Relaxation, multipliers: list[float]) -> float:
 
 
 def multipliers(linear: Relaxation) -> list[float]:
-    """Return good multipliers, found by SciPy's HiGHS.
+    """Return good multipliers, found by SciPy's HiGHS; zeros if it finds none.
 
     Raises ModuleNotFoundError without SciPy (``pip install 'snref[optimal]'``).
     """
@@ -271,7 +291,7 @@ def multipliers(linear: Relaxation) -> list[float]:
         method="highs",
     )
     found = [0.0] * len(linear.rows)
-    if result.ineqlin is not None:
+    if result.success:
         for row, value in zip(rows[False], result.ineqlin.marginals, strict=True):
             found[row] = min(0.0, float(value))
         for row, value in zip(rows[True], result.eqlin.marginals, strict=True):

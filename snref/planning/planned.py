@@ -5,14 +5,15 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import TypeAlias, Unpack, get_args
 
 from snref.net import Net, route
 from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
-from snref.plans import Alloc, OutOfMemory, Plan, Step, extent
+from snref.plans import Alloc, OutOfMemory, Plan, Run, Step, Tensor, extent
 from snref.plans.verification import verify
 from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.liveness import free_dead
@@ -128,10 +129,7 @@ def by_policy(
     if not isinstance(made, Plan):
         kind = type(made).__name__
         raise ValueError(f"policy {name!r}: must return a Plan, returned {kind}")
-    for index, step in enumerate(made.steps):
-        if not isinstance(step, get_args(Step)):
-            kind = type(step).__name__
-            raise ValueError(f"policy {name!r}: steps[{index}] is no step but {kind}")
+    made = _checked(made, name)
     if not any(isinstance(step, Alloc) for step in made.steps):
         made = free_dead(made)
     verify(made, whole, host_capacity=options.host_capacity)
@@ -142,6 +140,25 @@ def by_policy(
         raise OutOfMemory(f"the plan of {name}", extent(made), limit, extent(made))
     verify(made, whole, slab=options.slab, host_capacity=options.host_capacity)
     return made
+
+
+def _checked(made: Plan, name: str) -> Plan:
+    """Return the plan, its steps as a tuple; raise ValueError unless all are steps."""
+    if not isinstance(made.steps, Sequence):
+        kind = type(made.steps).__name__
+        raise ValueError(f"policy {name!r}: the steps must be a tuple, not {kind}")
+    for index, step in enumerate(made.steps):
+        where = f"policy {name!r}: steps[{index}]"
+        if not isinstance(step, get_args(Step)):
+            raise ValueError(f"{where} is no step but {type(step).__name__}")
+        if isinstance(step, Run):
+            continue
+        if not isinstance(step.tensor, Tensor):
+            raise ValueError(f"{where} has no Tensor but {type(step.tensor).__name__}")
+        if isinstance(step, Alloc) and type(step.offset) not in (int, NoneType):
+            said = shortened(step.offset)
+            raise ValueError(f"{where}: the offset must be an int or None, not {said}")
+    return Plan(tuple(made.steps))
 
 
 def _name(policy: str | Policy) -> str:

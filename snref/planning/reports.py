@@ -35,7 +35,7 @@ from typing import Any
 
 import snref
 from snref.net import Net
-from snref.planning.bound import certified, multipliers, relaxation
+from snref.planning.bound import bound
 from snref.planning.exchange import plan_to_json
 from snref.planning.quickest.gaps import Problem
 from snref.plans import (
@@ -127,21 +127,40 @@ class PlannedNet:
         """A certified lower bound of the modelled seconds (``bound.py``).
 
         It holds for every plan with the same options, in the memory that the plan may
-        use, or else in the memory that it does use. Raises ModuleNotFoundError without
-        SciPy.
+        use, or else in the memory that it does use. Raises ValueError if this plan,
+        made by a policy, is not one of them, and ModuleNotFoundError without SciPy.
         """
         base = overwrite(self.route, self.options.overwrite)
         problem = Problem(base, self.costs, self.options.algorithms)
+        self._check_options(problem)
         capacity = self.options.limit or extent(self.plan)
-        linear = relaxation(problem, capacity, self.timeline.seconds)
-        return certified(linear, multipliers(linear))
+        return bound(problem, capacity, self.timeline.seconds)
+
+    def _check_options(self, problem: Problem) -> None:
+        """Raise ValueError if a run is quicker, or smaller, than the options allow."""
+        places = {(run.layer, run.phase): i for i, run in enumerate(problem.runs)}
+        for run in self.plan.runs():
+            place = places[run.layer, run.phase]
+            nbytes = sum(t.aligned_bytes for t in run.working_set if t.is_data)
+            quickest = problem.menus[place][-1][1]
+            if nbytes < problem.own[place] or self.costs.seconds(run) < quickest:
+                raise ValueError(
+                    f"no bound for this plan: {run.phase} {run.layer} does what "
+                    f"algorithms {self.options.algorithms!r}, overwrite "
+                    f"{self.options.overwrite!r} do not allow"
+                )
 
     def distance(self) -> str:
         """Return a sentence: how far the plan is, at most, from the quickest one."""
-        seconds, bound = self.timeline.seconds, self.bound_seconds
+        seconds, least = self.timeline.seconds, self.bound_seconds
+        if seconds == 0:
+            return "  This plan takes no time, so none is quicker."
+        said = f"  No plan in so much memory takes less than {least:.4g} s"
+        if least == 0:
+            return f"{said}: this bound does not say how far this one is from it."
         return (
-            f"  No plan in so much memory takes less than {bound:.4g} s: this one "
-            f"takes at most {seconds / bound:.3f} times as long as the quickest."
+            f"{said}: this one takes at most {seconds / least:.3f} times as long as "
+            "the quickest."
         )
 
     @cached_property

@@ -99,7 +99,7 @@ def test_a_net_of_ones_own_that_fails_says_where(mistaken, verb, function, words
 
 
 POLICIES = """
-    from snref.plans import Free, Plan
+    from snref.plans import Alloc, Free, Plan
 
     def fails(route, options, costs):
         raise KeyError("conv1")
@@ -109,6 +109,16 @@ POLICIES = """
 
     def no_steps(route, options, costs):
         return Plan((1, 2))
+
+    def generates(route, options, costs):
+        return Plan(step for step in route.steps)
+
+    def by_name(route, options, costs):
+        return Plan((Alloc("conv1.y"), *route.steps))
+
+    def odd_offset(route, options, costs):
+        first = route.steps[0].writes[0]
+        return Plan((Alloc(first, "0"), *route.steps))
 
     def frees_twice(route, options, costs):
         import snref.scheduler.liveness as liveness
@@ -127,6 +137,9 @@ POLICIES = """
         ("fails", 2, "policies1.py:5: KeyError: 'conv1'"),
         ("nothing", 2, "must return a Plan, returned NoneType"),
         ("no_steps", 2, "steps[0] is no step but int"),
+        ("generates", 2, "the steps must be a tuple, not generator"),
+        ("by_name", 2, "steps[0] has no Tensor but str"),
+        ("odd_offset", 2, "steps[0]: the offset must be an int or None, not '0'"),
         ("frees_twice", 1, "invalid plan: steps["),
         ("few", 2, "TypeError"),
         ("none", 2, ") has no function 'none'"),

@@ -1,5 +1,6 @@
 """The certified bound: no plan is below it, and any multipliers prove one."""
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -8,15 +9,25 @@ import pytest
 import snref
 from snref.net import Net, route
 from snref.nets import find, random_net
-from snref.planning.bound import Relaxation, certified, multipliers, relaxation
+from snref.planning.bound import Relaxation, bound, certified
+from snref.planning.quickest import least_time
 from snref.planning.quickest.forecast import forecast
 from snref.planning.quickest.gaps import Problem
 from snref.planning.quickest.writing import written
-from snref.plans import OutOfMemory, extent, lower_bound
+from snref.plans import (
+    Launch,
+    OutOfMemory,
+    Plan,
+    Run,
+    Tensor,
+    extent,
+    lower_bound,
+)
 from snref.scheduler import PRESETS, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.placement import place
 from snref.timing import roofline
+from snref.timing.costs import Costs
 from snref.timing.timeline import simulate
 
 
@@ -29,11 +40,6 @@ def problem_of(net: Net) -> Problem:
     whole = route(net)
     costs = roofline.costs(whole, roofline.machine("virtual:k40c"))
     return Problem(overwrite(whole, "gradients"), costs, "exact")
-
-
-def bound(problem: Problem, capacity: int, seconds: float) -> float:
-    linear = relaxation(problem, capacity, seconds)
-    return certified(linear, multipliers(linear))
 
 
 def small(layers: int) -> Net:
@@ -79,6 +85,28 @@ def test_exhaustive_search_finds_no_plan_below_the_bound(layers):
         assert best / 2 < proven <= best
 
 
+def test_a_copy_that_begins_before_the_first_gap_is_no_plan_below_the_bound():
+    """x is copied out while its first reader runs, and gone when c begins."""
+    x, z = Tensor("x", (256,)), Tensor("z", (256,))
+    y, dz, dy, dx = (Tensor(name, (64,)) for name in ("y", "dz", "dy", "dx"))
+    whole = Plan(
+        (
+            Run("a", "forward", (Launch("", (x,)),)),
+            Run("b", "forward", (Launch("", (y,), (x,)),)),
+            Run("c", "forward", (Launch("", (z,), (y,)),)),
+            Run("c", "backward", (Launch("", (dz,), (z,)),)),
+            Run("b", "backward", (Launch("", (dy,), (dz,)),)),
+            Run("a", "backward", (Launch("", (dx,), (x, dy)),)),
+        )
+    )
+    seconds = {(run.layer, run.phase): 10.0 for run in whole.runs()}
+    seconds["a", "forward"] = 100.0
+    costs = Costs("by hand", seconds, {}, to_host=102.4, to_device=102.4)
+    _, plan = least_time(whole, costs, 1536)
+    assert simulate(plan, costs).seconds == 150.0
+    assert 149.0 < bound(Problem(whole, costs, "exact"), 1536, 150.0) <= 150.0
+
+
 @pytest.mark.parametrize("name", ["alexnet", "random:1", "random:2", "random:5"])
 def test_no_plan_of_ours_is_below_the_bound(name):
     net = find(name, batch=8)
@@ -103,6 +131,45 @@ def test_no_plan_of_ours_is_below_the_bound_on_many_nets():
             plan = schedule(whole, PRESETS[preset], problem.costs)
             seconds = simulate(plan, problem.costs).seconds
             assert bound(problem, extent(plan), seconds) <= seconds
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 1e100])
+@pytest.mark.parametrize("speed", [1e-3, 1e100])
+def test_extreme_costs_have_a_bound_and_a_sentence(seconds, speed):
+    net = find("lenet", batch=2)
+    costs = problem_of(net).costs
+    costs = Costs(
+        "by hand",
+        dict.fromkeys(costs.runs, seconds),
+        dict.fromkeys(costs.algorithms, 0.0),
+        speed,
+        speed,
+    )
+    planned = snref.plan(net, costs=costs)
+    runs = seconds * sum(1 for _ in route(net).runs())
+    assert runs * (1 - 1e-9) <= planned.bound_seconds <= planned.timeline.seconds
+    assert "No plan in so much memory takes less than" in planned.distance()
+    kept = snref.plan(net, preset="liveness", costs=costs)
+    assert (kept.distance() == "  This plan takes no time, so none is quicker.") == (
+        seconds == 0
+    )
+
+
+def test_a_policy_that_does_more_than_the_options_allow_has_no_bound():
+    def fastest(whole, options, costs):
+        algorithms = replace(PRESETS["superneurons"], algorithms="fastest")
+        return schedule(whole, algorithms, costs)
+
+    net = find("alexnet", batch=200)
+    with pytest.raises(ValueError, match="forward conv3 does what"):
+        snref.plan(net, policy=fastest).distance()
+    with pytest.raises(ValueError, match="overwrite 'never' do not allow"):
+        planned = snref.plan(
+            net, policy=fastest, algorithms="fastest", overwrite="never"
+        )
+        planned.distance()
+    planned = snref.plan(net, policy=fastest, algorithms="fastest")
+    assert 0 < planned.bound_seconds <= planned.timeline.seconds
 
 
 def test_any_multipliers_prove_a_bound_and_wrong_signs_prove_nothing_more():

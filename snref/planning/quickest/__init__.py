@@ -64,7 +64,7 @@ def least_time(
             transfers of the paper is given, the quickest of its plans is taken
 
     With the same options, more memory never gives a slower plan, and less memory never
-    a higher peak, workspaces included.
+    a higher peak, workspaces included. This does not hold for the plans of the paper.
 
     Raises OutOfMemory, with the least capacity for which a plan is known.
     """
