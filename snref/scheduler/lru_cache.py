@@ -23,6 +23,8 @@ How this differs from Algorithm 2:
   convolutions' outputs earlier, right after they are computed.
 - A tensor that a re-run computed again counts as unchanged: if the host has the value
   from its first computation, it is not copied again.
+- A victim is evicted until a hole is large enough for the tensor, not until enough
+  bytes are free: tensors have addresses, and free bytes may be in pieces.
 - All of a layer's tensors that are on the device count as used before the first one
   that is missing is allocated.
 - Which tensor is evicted is an argument, ``victim``.
@@ -76,6 +78,7 @@ from snref.plans import (
 )
 from snref.scheduler.liveness import hold_all, last_uses
 from snref.scheduler.slab import Pool
+from snref.support.units import shortened
 
 # (the cache, tensors that must stay) -> the tensor to evict; None if all must stay
 Victim: TypeAlias = "Callable[[TensorCache, Container[Tensor]], Tensor | None]"
@@ -112,7 +115,8 @@ class TensorCache:
     offsets  the tensors' addresses, in the order in which they were allocated
     used     the same tensors, least recently used first. Each use sets the value to
              True: the reference bit of the CLOCK rule, which least recently used
-             does not need
+             does not need. A use reorders ``used``, so a rule like CLOCK, which keeps
+             an order of its own, goes through ``offsets``
     """
 
     def __init__(
@@ -172,11 +176,27 @@ class TensorCache:
             self.insert(tensor, offset)
 
     def choose_victim(self, locked: Container[Tensor]) -> Tensor | None:
-        """Ask for a tensor to evict. Raises ValueError for one that must stay."""
+        """Ask the rule for a tensor to evict; None if all of them are locked.
+
+        Raises ValueError if the rule returns anything but a tensor that may leave, or
+        returns None though one may.
+        """
         victim = self.victim(self, locked)
-        if victim is not None and (victim in locked or victim not in self.offsets):
-            raise ValueError(f"victim {victim.name} is locked, or not on the device")
-        return victim
+        if victim is None:
+            unlocked = next((t for t in self.used if t not in locked), None)
+            if unlocked is None:
+                return None
+            wrong = f"None though {unlocked.name} may leave"
+        elif not isinstance(victim, Tensor):
+            wrong = f"{shortened(victim)}, which is no tensor"
+        elif victim not in self.offsets:
+            wrong = f"{victim.name}, which is not on the device"
+        elif victim in locked:
+            wrong = f"{victim.name}, which is locked"
+        else:
+            return victim
+        name = getattr(self.victim, "__name__", type(self.victim).__name__)
+        raise ValueError(f"the victim rule {name!r} returned {wrong}")
 
     def insert(self, tensor: Tensor, offset: int) -> None:
         """Allocate a tensor at an offset that the pool gave. It is used at once."""

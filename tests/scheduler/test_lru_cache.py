@@ -145,3 +145,38 @@ def test_whatever_the_rule_the_plan_is_valid_and_in_its_slab(cache, victim: Vict
             verify(played, whole, slab=slab)
             if cache is tensor_cache and slab == enough:
                 assert bytes_copied(played) == 0
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda plan: None, "None though a may leave"),
+        (lambda plan: "a", "'a', which is no tensor"),
+        (lambda plan: [], r"\[\], which is no tensor"),
+        (lambda plan: plan.steps[2].reads[0], "b, which is locked"),
+        (lambda plan: plan.steps[2].writes[0], "c, which is not on the device"),
+    ],
+)
+def test_a_rule_that_returns_what_may_not_leave_is_named(cache, returned, message):
+    plan = plan_of("-> a", "-> b", "b -> c", "a ->")
+
+    def careless(cache, locked):
+        return returned(plan)
+
+    with pytest.raises(ValueError, match=f"the victim rule 'careless' ret.* {message}"):
+        cache(plan, 2 * SIZE, careless)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_rule_that_gives_up_too_early_is_named_on_a_net(cache):
+    """Returned early, None once made the refined cache move other runs' tensors."""
+    rule = iter(range(10**9))
+
+    def tired(cache, locked):
+        return None if next(rule) % 3 == 2 else least_recently_used(cache, locked)
+
+    whole = route(nets.alexnet(batch=200))
+    plan = recompute(overwrite(whole, "gradients"), "cost-aware")
+    with pytest.raises(ValueError, match=r"'tired' returned None though \S+ may leave"):
+        cache(plan, lower_bound(plan) * 11 // 10 // SIZE * SIZE, tired)
