@@ -32,7 +32,7 @@ ALLOWED = {
     "plans": {"plans"},
     "layers": {"layers", "plans"},
     "net": {"plans", "layers", "support"},
-    "nets": {"nets", "net", "layers", "support.imports"},
+    "nets": {"nets", "net", "layers", "support", "support.imports"},
     "timing": {"timing", "plans", "support"},
     "scheduler": {"scheduler", "timing.costs", "plans", "support"},
     "planning": {"planning", "scheduler", "timing", "net", "plans", "support", ""}

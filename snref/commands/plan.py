@@ -7,6 +7,7 @@ from typing import Any, cast, get_args, get_type_hints
 from snref import planning
 from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
+from snref.planning.bound import needs_scipy
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.scheduler import PRESETS
@@ -94,6 +95,8 @@ def _numbered(plan: Plan) -> Iterator[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.bound:
+        needs_scipy()
     planned = planning.plan(
         shared.net_of(arguments),
         preset=arguments.preset,

@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--preset",
         choices=list(PRESETS),
-        help="default: the plan of least modelled time that fits the memory",
+        help="default: superneurons; with --memory the plan of least modelled time",
     )
     add(
         "--device",
@@ -281,6 +281,8 @@ def _report(trained: Trained, save: str | None) -> int:
             where = f" and saved to {trained.saved}" if trained.saved else ", not saved"
         return _failed(f"stopped after iteration {trained.position.iteration}{where}")
     nbytes = trained.planned.total_bytes
+    if not trained.losses:
+        print("\nnothing to train: the checkpoint has all of these epochs")
     print(f"\ntrained in {trained.seconds:.1f} s, {nbytes:,} bytes of device memory")
     _show_result(trained)
     if save and trained.saved != Path(save):

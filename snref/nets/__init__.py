@@ -12,6 +12,7 @@ from snref.nets.chains import vgg
 from snref.nets.random_nets import random_net
 from snref.nets.residual import resnet
 from snref.support.imports import blamed, imported
+from snref.support.units import shortened
 
 __all__ = ["NAMES", "find", "random_net", "resnet", "vgg"]
 
@@ -56,6 +57,8 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
     >>> find("resnet:6,32,788,6", batch=1).name
     'resnet:6,32,788,6'
     """
+    if not isinstance(name, str):
+        raise ValueError(f"{shortened(name)} is no name of a net, nor a Net")
     if batch < 1:
         raise ValueError(f"batch {batch}: must be >= 1")
     if input_size is not None and input_size < 1:

@@ -25,6 +25,7 @@ fails, as for costs of extreme sizes.
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib.util import find_spec
 
 from snref.planning.quickest.gaps import Gap, Problem
 from snref.plans import Tensor
@@ -257,11 +258,18 @@ def certified(linear: Relaxation, multipliers: list[float]) -> float:
     return max(0.0, float(bound * (1 - ROUNDING)))
 
 
+def needs_scipy() -> None:
+    """Raise ValueError, which says how to install it, if SciPy is not there."""
+    if find_spec("scipy") is None:
+        raise ValueError("the bound needs SciPy: pip install 'snref[optimal]'")
+
+
 def multipliers(linear: Relaxation) -> list[float]:
     """Return good multipliers, found by SciPy's HiGHS; zeros if it finds none.
 
-    Raises ModuleNotFoundError without SciPy (``pip install 'snref[optimal]'``).
+    Raises ValueError without SciPy.
     """
+    needs_scipy()
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 

@@ -128,7 +128,7 @@ class PlannedNet:
 
         It holds for every plan with the same options, in the memory that the plan may
         use, or else in the memory that it does use. Raises ValueError if this plan,
-        made by a policy, is not one of them, and ModuleNotFoundError without SciPy.
+        made by a policy, is not one of them, and without SciPy.
         """
         base = overwrite(self.route, self.options.overwrite)
         problem = Problem(base, self.costs, self.options.algorithms)
@@ -155,7 +155,11 @@ class PlannedNet:
         seconds, least = self.timeline.seconds, self.bound_seconds
         if seconds == 0:
             return "  This plan takes no time, so none is quicker."
-        said = f"  No plan in so much memory takes less than {least:.4g} s"
+        nbytes = sum(self.resident.values()) + (self.options.limit or extent(self.plan))
+        said = (
+            f"  No plan of this net in {nbytes:,} bytes, with the same declarations, "
+            f"fork, overwrite and algorithms,\n  takes less than {least:.4g} s"
+        )
         if least == 0:
             return f"{said}: this bound does not say how far this one is from it."
         return (

@@ -168,6 +168,8 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: no such file") from None
     except Exception as error:  # a damaged file makes zipfile and NumPy raise anything
         reason = str(error) or type(error).__name__
+        if "allow_pickle" in reason:  # NumPy's advice for what is no archive of its own
+            reason = "it is no .npz file"
         message = f"{path}: is no checkpoint, or damaged: {reason}"
         raise CheckpointError(message) from None
     raise CheckpointError(

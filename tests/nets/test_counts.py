@@ -229,3 +229,8 @@ def test_depths_that_are_not_there_are_refused(depth: int) -> None:
         resnet(depth, 1)
     with pytest.raises(ValueError, match=f"vgg of depth {depth}"):
         vgg(depth, 1)
+
+
+def test_a_function_is_no_name_of_a_net():
+    with pytest.raises(ValueError, match="is no name of a net, nor a Net"):
+        find(find, 2)

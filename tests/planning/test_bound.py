@@ -190,3 +190,13 @@ def test_any_multipliers_prove_a_bound_and_wrong_signs_prove_nothing_more():
 def test_too_little_memory_is_no_matter_of_bounds():
     with pytest.raises(OutOfMemory):
         snref.plan(find("lenet", batch=2), memory=1000)
+
+
+def test_without_scipy_the_bound_is_refused_before_anything_is_planned(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr("snref.planning.bound.find_spec", lambda name: None)
+    from snref.__main__ import main
+
+    assert main(["plan", "lenet", "--memory", "9MB", "--bound"]) == 2
+    assert "pip install 'snref[optimal]'" in capsys.readouterr().err

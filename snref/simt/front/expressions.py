@@ -195,8 +195,8 @@ class Expressions(Scope):
             if isinstance(number, int) and number < 0:
                 raise self.fail(
                     node,
-                    f"negative index in {ast.unparse(node)}: CUDA reads what lies "
-                    "before the array; count from its shape",
+                    f"negative index in {ast.unparse(node)}: Numba counts it from the "
+                    "end, simt does not; write the shape minus a number",
                 )
 
 

@@ -181,7 +181,7 @@ def _read(function: Any) -> ast.FunctionDef:
     except (OSError, SyntaxError) as e:
         raise KernelError(
             f"{place}: {function.__name__}: its source is not at hand; define the "
-            "kernel in a file"
+            "kernel by def, in a file or a notebook"
         ) from e
     if isinstance(tree.body[0], ast.FunctionDef):
         return tree.body[0]
