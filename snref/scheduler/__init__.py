@@ -15,8 +15,9 @@ them in the paper's order:
    slab               the paper's memory pool
 
 The route itself, with the order of a fork's branches, is made by ``net.route``
-(section 3.1). Where copies and kernels overlap is said by ``timing.timeline``. No pass
-knows a device or a kind of layer.
+(section 3.1). No pass knows a device or a kind of layer. Where copies and kernels
+overlap is decided when a plan runs, by ``device/order.py``: which steps wait for which
+others. ``timing/timeline.py`` models it.
 """
 
 from functools import partial
@@ -27,6 +28,7 @@ from snref.scheduler.algorithms import choose, choose_algorithms
 from snref.scheduler.cache_refinements import refined_cache
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all
+from snref.scheduler.lru_cache import Victim, least_recently_used
 from snref.scheduler.offloading import offload
 from snref.scheduler.options import PRESETS, Options
 from snref.scheduler.placement import place
@@ -37,11 +39,20 @@ from snref.timing.costs import Costs
 __all__ = ["PRESETS", "Options", "schedule"]
 
 
-def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
+def schedule(
+    route: Plan,
+    options: Options,
+    costs: Costs | None = None,
+    *,
+    victim: Victim = least_recently_used,
+    ahead: int = 1,
+) -> Plan:
     """Return the route as a plan that fits: allocated, placed and verified.
 
-    costs says how long each algorithm takes. Without it every convolution keeps the
-    algorithm that needs no workspace.
+    costs   how long each algorithm takes. Without it every convolution keeps the
+            algorithm that needs no workspace
+    victim  with transfers "cache": which tensor to evict
+    ahead   with transfers "offload": by how many convolutions a prefetch is early
 
     Raises OutOfMemory, which names the step and the least capacity that works.
     """
@@ -50,7 +61,7 @@ def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
     with no_garbage_collection():
         plan = overwrite(route, options.overwrite)
         plan = recompute(plan, options.recompute)
-        plan = offload(plan, options.transfers)
+        plan = offload(plan, options.transfers, ahead)
         allocated = free_dead(plan) if options.liveness else hold_all(plan)
         limit = options.limit
         placed = _placed(allocated, limit)
@@ -62,7 +73,8 @@ def schedule(route: Plan, options: Options, costs: Costs | None = None) -> Plan:
             plan = refined_cache(
                 plan,
                 limit,
-                choose=partial(choose, costs=costs, allowed=options.algorithms),
+                victim,
+                partial(choose, costs=costs, allowed=options.algorithms),
             )
         else:
             run, least = peak_run(allocated), extent(place(allocated))
@@ -96,8 +108,8 @@ def _with_workspaces(
     """Choose algorithms, allocate and place; ``placed`` if no workspaces are to be had.
 
     Without a limit, workspaces get what the tensors leave below their own peak: they
-    cost no memory. With a limit, the bytes that fragmentation takes away are tried to
-    be met by fewer workspaces.
+    cost no memory. With a limit, they get what the tensors leave below it; if
+    fragmentation makes the plan too large, try again with less for workspaces.
     """
     limit = options.limit
     if costs is None or options.algorithms == "none":

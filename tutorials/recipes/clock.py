@@ -4,9 +4,7 @@ A use sets a tensor's reference bit, ``cache.used``. The hand clears the bits th
 meets, sends those tensors to the end of the queue, and evicts the first without one.
 """
 
-from snref.scheduler.cache_refinements import refined_cache
-from snref.scheduler.in_place import overwrite
-from snref.scheduler.recomputation import recompute
+from snref import schedule
 
 
 def clock(cache, locked):
@@ -17,6 +15,5 @@ def clock(cache, locked):
 
 
 def policy(route, options, costs):
-    """Plan as the preset "cache" does where not everything fits, with this victim."""
-    plan = recompute(overwrite(route, options.overwrite), options.recompute)
-    return refined_cache(plan, options.limit, victim=clock)
+    """Plan as the preset "cache" does, with this victim where not everything fits."""
+    return schedule(route, options, costs, victim=clock)
