@@ -28,7 +28,7 @@ from snref.layers import (
     Softmax,
 )
 from snref.layers.base import Layer, Node, elementwise
-from snref.plans import Choice, Launch, Work
+from snref.plans import Choice, Launch, Tensor, Work
 
 IMAGES = (2, 3, 5, 6)
 EXAMPLES = {  # every layer, with shapes of its inputs
@@ -359,6 +359,13 @@ class Returning(Double):
 )
 def test_what_is_no_launch_is_named(change, words: str) -> None:
     assert words in objection(Returning(change))
+
+
+@pytest.mark.parametrize("given", [lambda dy: dy, lambda dy: (dy,)])
+def test_in_place_without_its_setting_is_named(given) -> None:
+    x, dy = Tensor("x", (4,)), Tensor("dy", (4,), "gradient")
+    with pytest.raises(ValueError, match=r"in_place .*: must be \(input, setting\)"):
+        elementwise("relu.backward", x, dy, in_place=given(dy))
 
 
 class FarOverwrite(Double):

@@ -292,6 +292,11 @@ def elementwise(
     """
     if output is None:
         return ()
+    if in_place is not None and (not isinstance(in_place, tuple) or len(in_place) != 2):
+        raise ValueError(
+            f"in_place {in_place!r:.40}: must be (input, setting), such as "
+            '(node.dy, "gradients")'
+        )
     size = output.size
     return (
         Launch(

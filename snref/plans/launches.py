@@ -43,8 +43,10 @@ class Launch:
                    consists of, as every launch of a concatenation does
     retained       tensors that must be on the device though the kernel is not given
                    them, because the paper's authors declared them
-    may_overwrite  (output, input, setting): the output may lie on the input's memory
-                   when ``overwrite`` is this setting (or, for "gradients", a wider one)
+    may_overwrite  (output, input, setting): the output may lie on the input's memory.
+                   With "gradients" it does when the option ``overwrite`` says so;
+                   "activations" only records that it would be safe, and no option
+                   uses it yet
     flops          floating-point operations, for the model of time
     bytes_accessed   bytes read and written, for the same; by default each output and
                    each input once, and outputs twice if they are read, too

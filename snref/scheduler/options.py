@@ -4,10 +4,11 @@ A preset is one line of ``PRESETS``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Literal, TypeAlias, get_args
 
-from snref.support.units import one_of
+from snref.support.units import one_of, shortened
 
 Overwrite: TypeAlias = Literal["never", "gradients"]
 Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
@@ -47,18 +48,25 @@ class Options:
     host_capacity: int | None = None
 
     def __post_init__(self) -> None:
+        given: dict[str, object] = asdict(self)  # types are not checked otherwise
+        one_of("liveness", given["liveness"], (True, False))
         for name, allowed in {
             "recompute": (None, *get_args(Strategy)),
             "transfers": get_args(Transfers),
             "algorithms": get_args(Algorithms),
             "overwrite": get_args(Overwrite),
         }.items():
-            if getattr(self, name) != PER_TENSOR:
-                one_of(name, getattr(self, name), allowed)
+            if given[name] != PER_TENSOR:
+                one_of(name, given[name], allowed)
         for name in "capacity", "slab", "host_capacity":
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} {value}: must be >= 0 bytes")
+            value = given[name]
+            if value is not None and not (
+                isinstance(value, Integral) and int(value) >= 0
+            ):
+                raise ValueError(
+                    f"{name} {shortened(value)}: must be None or a whole number of "
+                    "bytes, >= 0"
+                )
         if not self.liveness and (self.recompute, self.transfers) != (None, "none"):
             raise ValueError(
                 f"recompute {self.recompute!r}, transfers {self.transfers!r}: both "

@@ -9,13 +9,14 @@ with its source.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from snref.plans import Algorithm, Choice, Part, Phase, Plan
 from snref.support.files import read
+from snref.support.units import shortened
 from snref.timing.costs import Costs
 
 MACHINES = Path(__file__).parent / "machines"
@@ -31,6 +32,7 @@ NUMBERS = {  # of a machine's file, with their units
     "launch_latency": "seconds",
     "copy_latency": "seconds",
 }
+SHARES = ("direct", "tiled", "im2col", "winograd", "product", "memory", "other")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,9 @@ class Machine:
     to_host, to_device   bytes per second of the link, each way
     launch_latency, copy_latency   seconds that a kernel, a copy, takes at the least
     efficiency   share of ``flops`` that kernels reach: by the name of a convolution
-                 algorithm, "product" for matrix products and "other"; and "memory",
-                 the share of ``bandwidth`` that all reach. A model.
+                 algorithm, "product" for matrix products and "other" for the rest,
+                 1.0 if a file has none; and "memory", the share of ``bandwidth`` that
+                 all reach. A model.
     sources      where each of these numbers is from
     """
 
@@ -118,32 +121,64 @@ def machine(name: str) -> Machine:
 
 def _machine(path: Path, table: dict[str, Any]) -> Machine:
     """Check a machine's file, number by number."""
+    _check_keys(f"{path}", table, ("title", *NUMBERS, "efficiency"))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for key, unit in NUMBERS.items():
-        least = 0 if unit == "seconds" else 1
-        match table.get(key):
-            case {"value": value, "source": str(source)} if _is_within(
-                value, least, MOST
-            ):
-                values[key], sources[key] = value, source
-            case _:
-                raise ValueError(
-                    f"{path}: {key!r} must be a table of a value in {unit}, >= {least} "
-                    f"and at most {MOST:g}, and a source"
-                )
-    given = table.get("efficiency", {})
-    if not isinstance(given, dict):
-        raise ValueError(f"{path}: 'efficiency' must be a table of shares")
-    shares = {"other": 1.0, "memory": 1.0, **given}
-    sources["efficiency"] = str(shares.pop("source", "none given"))
-    for key, share in shares.items():
-        if not _is_within(share, LEAST_SHARE, 1):
+        values[key], sources[key] = _number(path, key, unit, table.get(key))
+    given = table.get("efficiency")
+    if not isinstance(given, dict) or not isinstance(given.get("source"), str):
+        raise ValueError(
+            f"{path}: 'efficiency' must be a table of shares and their source"
+        )
+    shares = {"other": 1.0, **given}
+    sources["efficiency"] = shares.pop("source")
+    _check_keys(f"{path}: efficiency", shares, SHARES)
+    for key in SHARES:
+        if key not in shares:
+            raise ValueError(f"{path}: efficiency {key!r} is missing")
+        if not _is_within(shares[key], LEAST_SHARE, 1):
             raise ValueError(
-                f"{path}: efficiency {key!r} must be {LEAST_SHARE} to 1, not {share!r}"
+                f"{path}: efficiency {key!r} must be {LEAST_SHARE} to 1, not "
+                f"{shortened(shares[key])}"
             )
     title = str(table.get("title", path.stem))
     return Machine(path.stem, title, **values, efficiency=shares, sources=sources)
+
+
+def _check_keys(where: str, table: Mapping[Any, Any], allowed: Sequence[str]) -> None:
+    """Raise ValueError if a table has a key that means nothing, as a misspelled one."""
+    for key in table:
+        if key not in allowed:
+            raise ValueError(
+                f"{where}: unknown key {shortened(key)}; the keys are "
+                f"{', '.join(allowed)}"
+            )
+
+
+def _number(path: Path, key: str, unit: str, given: object) -> tuple[float, str]:
+    """Return a number of a machine's file and its source, or say what is wrong."""
+    least = 0 if unit == "seconds" else 1
+    wanted = f"{key} = {{ value = (in {unit}), source = (where it is from) }}"
+    match given:
+        case {"value": value, "source": str(source), **others}:
+            _check_keys(f"{path}: {key!r}", others, ("value", "source"))
+            if not _is_within(value, least, MOST):
+                raise ValueError(
+                    f"{path}: {key!r} must be a number from {least} to {MOST:g} in "
+                    f"{unit}, not {shortened(value)}"
+                )
+            number: float = value
+            return number, source
+        case {"value": _}:
+            wrong = "needs a source in quotes"
+        case {"source": _}:
+            wrong = "has no value"
+        case None:
+            wrong = "is missing"
+        case _:
+            wrong = f"must be a table, not {shortened(given)}"
+    raise ValueError(f"{path}: {key!r} {wrong}; write {wanted}")
 
 
 def _is_within(value: object, least: float, most: float) -> bool:

@@ -231,3 +231,17 @@ def test_what_is_held_throughout_is_neither_recomputed_nor_copied():
 def test_an_option_that_is_not_there_is_refused_by_name(what, value):
     with pytest.raises(ValueError, match=f"^{what} .*{value}.*: must be"):
         Options(**{what: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"capacity": "1GB"}, "capacity '1GB': must be None or a whole number"),
+        ({"slab": 1.5}, "slab 1.5: must be"),
+        ({"host_capacity": -1}, "host_capacity -1: must be .* >= 0"),
+        ({"liveness": "no"}, "liveness 'no': must be one of True, False"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_refused(given, message: str):
+    with pytest.raises(ValueError, match=message):
+        Options(**given)
