@@ -1,13 +1,13 @@
 """What the preset "cache" does beyond the paper's Algorithm 2 (``lru_cache.py``).
 
 together          All missing tensors of a run get their holes together, the largest
-                  first. If everything that is not locked is gone and a hole is still
-                  too small, the run's own tensors move, too, the smallest first: they
-                  are evicted and fetched again. So a plan exists in every slab that
-                  holds the largest working set.
+                  first. If nothing else can leave and no hole is large enough, the
+                  run's own tensors are evicted, the smallest first, and fetched again
+                  to other addresses. So a plan exists in every slab that holds the
+                  largest working set.
 short-lived high  Tensors that live shortly get the highest addresses, all others the
                   lowest, which leaves fewer holes between those that stay.
-put back          A victim whose bytes are not used in the end is not evicted.
+put back          If the holes found do not touch a victim's bytes, it stays.
 levels            The slab is used only up to one of 64 sizes. Of these the one with
                   the highest peak is taken, so that a smaller slab never gives a
                   higher peak. Without this it can: more memory can fragment worse.
@@ -135,9 +135,10 @@ class _RefinedCache(TensorCache):
         self.short_lived = _short_lived(plan)
 
     def allocate(self, missing: list[Tensor], run: Run) -> None:
-        """Free victims until all missing tensors have a hole; then put back the rest.
+        """Free victims until all missing tensors have a hole, then allocate them.
 
-        ``missing`` grows by those of the run's own tensors that must move.
+        If the holes found do not touch a victim's bytes, it stays. ``missing`` grows
+        by those of the run's own tensors that are evicted and fetched again.
         """
         stay = set(run.working_set)
         victims: list[Tensor] = []

@@ -7,12 +7,16 @@ tensor again, liveness frees the device's memory between them.
 
 offload  the outputs of convolutions. Each is prefetched when the backward of the next
          convolution begins (before the re-runs for it), the last one at the first
-         backward step; or right before its first use, if that is earlier
+         backward step; or right before its first use, if that is earlier. The next
+         convolution is the next one in the order of the route
 demand   the outputs of all checkpoints. Each is fetched right before its first use
 
-Where a copy overlaps with computing is decided by the device, and modelled by
-``timing.timeline``: a copy waits for the runs before it, and a run for the copies of
-its tensors.
+An output that no backward run reads is not copied. Neither is one whose first use in
+the backward pass comes directly after its last one in the forward pass.
+
+Where a copy overlaps with computing is decided on a device by ``device/order.py``, and
+modelled by ``timing/timeline.py``: a copy waits for the runs before it, and a run for
+the copies of its tensors.
 
 Two convolutions; no backward reads the output of the second:
 
@@ -96,9 +100,11 @@ def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
 def _backward_starts(
     runs: Sequence[Run], layers: Sequence[Run], backward_start: int, ahead: int
 ) -> dict[Run, int]:
-    """Return when to prefetch each layer's output: the number of the run with which
-    the backward of the layer ``ahead`` places before it in this list begins. That is
-    the first re-run for it; the first layers begin with the backward pass.
+    """Return before which run to prefetch each layer's output, by the run's number.
+
+    Each output is prefetched before a run: the first of the backward, re-runs
+    included, of the layer that is ``ahead`` places earlier in ``layers``. For the first
+    ``ahead`` layers that is the first run of the backward pass.
     """
     begins: dict[str, int] = {}
     start = backward_start

@@ -47,7 +47,7 @@ def pack(
     sizes   bytes of every allocation
     events  when allocations begin and end, in order of time
     slab    bytes; a packing that fits them is good enough
-    hurry   search for no other packing than one that fits the slab, and not for long
+    hurry   stop at the first packing that fits the slab, and do not search for long
     """
 
     def extent(offsets: list[int]) -> int:

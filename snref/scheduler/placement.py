@@ -50,7 +50,7 @@ def place(
            there. The caller compares ``extent(plan)``, since it may not fit
     order  "arrival": first fit in blocks of 1 KiB; "best": the tightest of several
            packings, at multiples of 256 bytes
-    hurry  with "best": search for no other packing than one that fits the slab
+    hurry  with "best": stop at the first packing that fits the slab
     """
     one_of("order", order, get_args(Order))
     sizes, events = allocations(plan)

@@ -11,7 +11,9 @@ memory-centric   each backward run rebuilds only what it reads; what the next ba
                  run reads, too, is kept, the rest is dropped at once
 cost-aware       speed-centric for a segment that, rebuilt as a whole, needs at most as
                  many bytes as the largest backward run (``layer_peak``, the paper's
-                 max(l_i)); memory-centric for all others
+                 max(l_i)); memory-centric for all others. Of the two numbers for it
+                 that ``snref plan`` prints, the first decides, "largest backward run";
+                 "the same as the paper's code sums it" is only printed
 
 Under the tensor cache, re-runs and evictions are combined: this pass comes first, and
 the cache may evict what a re-run rebuilt. A re-run that this makes useless is removed

@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple, TypeAlias
 Fit: TypeAlias = Literal["first", "last"]
 Hole: TypeAlias = tuple[int, int]  # from an offset, up to another
 
-ENDLESS = 1 << 100  # bytes: the slab of a pool that is asked what it would need
+ENDLESS = 1 << 100  # bytes: no limit, to find how large a slab a plan needs
 
 
 class Pool:
     """First-fit addresses in a slab, in whole blocks.
 
-    slab   bytes of device memory; None for as many as it takes
+    slab   bytes of device memory; None stands for no limit, and is used to find how
+           large a slab a plan needs
     block  every size is rounded up to a multiple of this; 1 KiB in the paper
 
     >>> pool = Pool(slab=4096)

@@ -9,11 +9,13 @@ from snref.nets import random_net
 from snref.plans import (
     Alloc,
     Free,
+    Launch,
     Offload,
     OutOfMemory,
     Plan,
     Prefetch,
     Run,
+    Tensor,
     extent,
     host_memory,
     layer_peak,
@@ -92,6 +94,40 @@ def test_cost_aware_runs_no_less_than_speed_and_no_more_than_memory_centric(seed
     assert speed <= cost <= slow
 
 
+@pytest.mark.parametrize(
+    ("smaller_by", "strategy"), [(0, "speed-centric"), (1, "memory-centric")]
+)
+def test_cost_aware_rebuilds_a_segment_as_a_whole_up_to_the_largest_backward_run(
+    smaller_by: int, strategy: str
+):
+    """The segment costs x, y, z, dz and dy: as much as z, dz and dw of conv2."""
+    sizes = {"x": 64, "y": 64, "z": 64, "w": 64, "dz": 64, "dy": 64, "dx": 64}
+    sizes["dw"] = 3 * 64 - smaller_by
+    kinds = {name: "gradient" for name in sizes if name.startswith("d")}
+    x, y, z, w, dz, dy, dx, dw = (
+        Tensor(name, (size,), kinds.get(name, "activation"))
+        for name, size in sizes.items()
+    )
+    plan = Plan(
+        (
+            Run("conv1", "forward", (Launch("", (x,)),), checkpoint=True),
+            Run("relu1", "forward", (Launch("", (y,), (x,)),)),
+            Run("relu2", "forward", (Launch("", (z,), (y,)),)),
+            Run("conv2", "forward", (Launch("", (w,), (z,)),), checkpoint=True),
+            Run("loss", "backward", (Launch("", (dw,), (w,)),)),
+            Run("conv2", "backward", (Launch("", (dz,), (z, dw)),)),
+            Run("relu2", "backward", (Launch("", (dy,), (y, dz)),)),
+            Run("relu1", "backward", (Launch("", (dx,), (x, dy)),)),
+        )
+    )
+    assert layer_peak(plan) == (5 * 64 - smaller_by) * 4
+    made = str(recompute(plan, "cost-aware"))
+    assert made == str(recompute(plan, strategy))
+    assert str(recompute(plan, "speed-centric")) != str(
+        recompute(plan, "memory-centric")
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("transfers", ["offload", "demand"])
 def test_what_leaves_returns_once_and_in_time(seed: int, transfers: str):
@@ -101,6 +137,20 @@ def test_what_leaves_returns_once_and_in_time(seed: int, transfers: str):
     assert len(left) == len(set(left)) == len(back)
     assert set(left) == set(back)
     assert peak(free_dead(plan)) <= peak(free_dead(routed(seed)))
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_an_output_that_backward_uses_at_once_is_not_copied(between: bool):
+    x, y, dx = (Tensor(name, (64,)) for name in ("x", "y", "dx"))
+    loss = Run("loss", "forward", (Launch("", (y,)),))
+    plan = Plan(
+        (
+            Run("conv1", "forward", (Launch("", (x,)),), offload=True),
+            *((loss,) if between else ()),
+            Run("conv1", "backward", (Launch("", (dx,), (x,)),)),
+        )
+    )
+    assert (moved(offload(plan, "offload")) > 0) == between
 
 
 @pytest.mark.parametrize("seed", SEEDS)
