@@ -69,13 +69,13 @@ def output(path: str) -> str:
 
 def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """Add the arguments that say which net, and of which size."""
-    from snref.nets import NAMES
+    from snref.nets import BATCH, NAMES
 
     parser.add_argument(
         "net", metavar="NET", help=", ".join(NAMES), nargs="?" if optional else None
     )
     parser.add_argument(
-        "--batch", type=at_least_one, default=32, metavar="N", help="default: 32"
+        "--batch", type=at_least_one, metavar="N", help=f"default: {BATCH}"
     )
     parser.add_argument(
         "--input-size",

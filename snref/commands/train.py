@@ -54,7 +54,6 @@ SETTINGS = {  # by the name of the option
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser)
     # With --resume, what is not typed is as it was: so nothing has a default here.
-    parser.set_defaults(batch=None)
     add = parser.add_argument
     add(
         "--data",

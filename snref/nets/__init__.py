@@ -31,6 +31,7 @@ _FILES = {  # the nets, by name, and the file of each
     "gpt2": "transformer",
     "digits": "chains",
 }
+BATCH = 32  # if none is given
 NAMES = (*_FILES, "resnet:N1,N2,N3,N4", "random:SEED", "MODULE:FUNCTION")
 
 
@@ -47,18 +48,20 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_FILES})
 
 
-def find(name: str, batch: int, input_size: int | None = None) -> Net:
-    """Make the net of this name: one of NAMES.
+def find(name: str, batch: int | None = None, input_size: int | None = None) -> Net:
+    """Make the net of this name: one of NAMES. Without a batch, it is made for BATCH.
 
     input_size is the height and width of the images (for gpt2 the number of tokens);
     None is the net's own. MODULE:FUNCTION calls a function of yours with batch and,
-    if it is given, input_size. Raises ValueError that says what is allowed.
+    if it is given, input_size; its net must be for the batch that is given.
+    Raises ValueError that says what is allowed.
 
     >>> find("resnet:6,32,788,6", batch=1).name
     'resnet:6,32,788,6'
     """
     if not isinstance(name, str):
         raise ValueError(f"{shortened(name)} is no name of a net, nor a Net")
+    wanted, batch = batch, BATCH if batch is None else batch
     if batch < 1:
         raise ValueError(f"batch {batch}: must be >= 1")
     if input_size is not None and input_size < 1:
@@ -74,7 +77,13 @@ def find(name: str, batch: int, input_size: int | None = None) -> Net:
             raise ValueError("a random net draws its input size: none is allowed")
         return random_net(_numbers(name, rest, 1)[0], batch)
     if rest:
-        return _made(name, batch, *sizes)
+        net = _made(name, batch, *sizes)
+        if wanted not in (None, net.batch):
+            raise ValueError(
+                f"net {name!r}: called for batch {batch}, returned a net for batch "
+                f"{net.batch}"
+            )
+        return net
     raise ValueError(f"no net is called {name!r}; there are {', '.join(NAMES)}")
 
 

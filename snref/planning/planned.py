@@ -44,7 +44,8 @@ def plan(
     preset       a name of ``PRESETS``. Without one: "superneurons"; or, if memory is
                  given, the plan of least modelled time that fits it
     policy       instead of the scheduler: "module:function", or a function from route,
-                 options and costs to a plan
+                 options and costs to a plan. Of the options, only the limits of memory
+                 hold for it
     memory       bytes of the device that the run may use, for all it needs; or a size
                  such as "1.5GiB"
     host_memory  bytes of the host that it may use for copies
@@ -88,7 +89,10 @@ def plan(
         except OutOfMemory as error:
             raise error.beside(fixed, limit or 0) from None
     seconds = time.perf_counter() - start
-    return PlannedNet(net, whole, made, options, name, limit, costs, machine, seconds)
+    return PlannedNet(
+        *(net, whole, made, options, name, limit, costs, machine, seconds),
+        by_policy=policy is not None,
+    )
 
 
 def _planned(

@@ -64,6 +64,8 @@ from snref.timing.roofline import Machine
 from snref.timing.timeline import Timeline, simulate
 
 COUNTS = "data tensors: layer outputs and data gradients"
+DECIDED = ("liveness", "recompute", "transfers", "algorithms", "overwrite")
+BY_POLICY = "decided by the policy"
 RESIDENT: tuple[Kind, ...] = (
     "parameter",
     "parameter_gradient",
@@ -92,6 +94,7 @@ class PlannedNet:
     """A net and a plan for it. Bytes are bytes, seconds are modelled seconds.
 
     preset    the preset's or policy's name, or "least time"
+    options   what the scheduler was told; a policy must keep only the limits of memory
     memory    bytes of the device that the run may use in all; None for no limit
     machine   whose constants the costs are from; None if they were measured
     """
@@ -105,6 +108,7 @@ class PlannedNet:
     costs: Costs = field(repr=False)
     machine: Machine | None = field(repr=False)
     planning_seconds: float
+    by_policy: bool = False  # made by a planner of the user's
 
     @cached_property
     def steps(self) -> tuple[RouteStep, ...]:
@@ -333,6 +337,7 @@ def _report(planned: PlannedNet) -> dict[str, Any]:
         "memory_bytes": planned.memory,
         "options": {
             **asdict(options),
+            **(dict.fromkeys(DECIDED, BY_POLICY) if planned.by_policy else {}),
             "declarations": net.declarations,
             "fork": net.forks,
             "branch_order": net.branch_order,
@@ -398,10 +403,14 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         f"{net.name}, input {shape}: {len(net.nodes)} layers, "
         f"{len(planned.data_tensors)} tensors, {len(planned.steps)} steps"
     )
+    decided = (
+        f"recompute {options.recompute or 'off'}, transfers {options.transfers}, "
+        f"overwrite {options.overwrite}, algorithms {options.algorithms}"
+    )
+    if planned.by_policy:
+        decided = BY_POLICY
     yield (
-        f"{planned.preset}: recompute {options.recompute or 'off'}, "
-        f"transfers {options.transfers}, overwrite {options.overwrite}, "
-        f"algorithms {options.algorithms}, declarations {net.declarations}, "
+        f"{planned.preset}: {decided}, declarations {net.declarations}, "
         f"fork {net.forks}{'' if net.has_image_gradient else ', no image gradient'}"
     )
     yield ""

@@ -188,7 +188,7 @@ def built(
         if batch is not None and batch != net.batch:
             net = net.with_batch(batch)
     else:
-        name, batch = net, batch or (like[0] if like else 32)
+        name, batch = net, batch or (like[0] if like else None)
         net = find(name, batch, input_size)
         if like and input_size is None and net.input_shape[1:] != like[1:]:
             with suppress(ValueError):  # it has no such size: it is another net

@@ -68,6 +68,11 @@ NETS = """
     def empty(batch):
         return Net("mine")
 
+    def four(batch):
+        net = Net("mine")
+        net.chain(net.input((4, 3)), softmax=Softmax())
+        return net
+
     number = 3
 """
 
@@ -85,12 +90,13 @@ NETS = """
         ("wrong_setting", ["nets1.py:19: outputs 0: must be >= 1"]),
         ("nothing", ["must return a Net, returned NoneType"]),
         ("no_batch", ["TypeError", "takes 0 positional arguments"]),
-        ("empty", ["net 'mine' has no layers"]),
+        ("empty", ["net 'mine' has no input"]),
+        ("four", ["called for batch 2, returned a net for batch 4"]),
         ("number", [") has no function 'number'"]),
         ("Net.add", [") has no function 'Net.add'"]),
     ],
 )
-@pytest.mark.parametrize("verb", ["plan", "export", "compare"])
+@pytest.mark.parametrize("verb", ["plan", "train", "export", "compare"])
 def test_a_net_of_ones_own_that_fails_says_where(mistaken, verb, function, words):
     Path("nets1.py").write_text(textwrap.dedent(NETS))
     said = mistaken(verb, f"nets1:{function}", "--batch", "2")

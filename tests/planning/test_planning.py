@@ -221,6 +221,11 @@ def test_a_policy_may_be_any_function_from_route_to_plan(net):
 
     planned = snref.plan(net, policy=keep_all)
     assert planned.preset == "keep_all"
+    assert "keep_all: decided by the policy, declarations" in planned.summary()
+    said = snref.plan(net, policy=keep_all, memory="8GiB", host_memory=5).to_json()
+    options = said["options"]
+    assert options["recompute"] == options["overwrite"] == "decided by the policy"
+    assert options["capacity"] == options["slab"] > 0 and options["host_capacity"] == 5
     assert planned.extra_forwards == 0
     assert extent(planned.plan) >= planned.peak_bytes
     with pytest.raises(OutOfMemory, match="the plan of keep_all needs"):
