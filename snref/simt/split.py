@@ -81,7 +81,8 @@ class _Splitter:
                 out += self.split(self.loads_first(stmt), masks)
             elif self.exact and self.once(stmt) and ir.loads(stmt):
                 cut()
-                out.append(Run((stmt,), masks))
+                load, *rest = self.loaded(stmt)
+                out += [Run((load,), masks), *map(Scalar, rest)]
             elif self.once(stmt):
                 if self.depends(stmt, pending):
                     cut()
@@ -166,6 +167,19 @@ class _Splitter:
         new.test = ir.at(ast.Constant(True), line)
         new.body = [load, ir.at(leave, line), *stmt.body]
         return [new]
+
+    def loaded(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """A statement that all threads do alike, as what each of them may do without
+        harm and what is done once: s += a[k] done by each would add a[k] many times."""
+        if not isinstance(stmt, (ast.Assign, ast.AugAssign)):
+            return [stmt]
+        left = ir.target(stmt)
+        assert isinstance(left, ast.Name)
+        if isinstance(stmt, ast.Assign) and left.id not in ir.names(stmt.value):
+            return [stmt]
+        new, value = copy.copy(stmt), self.fresh("value")
+        new.value = ir.at(name(value), stmt.lineno)
+        return [assign(value, stmt.value, stmt.lineno), new]
 
     def worth_a_mask(self, stmt: ast.If) -> bool:
         """Is there a uniform loop inside, or a cut?"""

@@ -96,6 +96,25 @@ def test_a_right_kernel_is_not_accused(kernel):
     np.testing.assert_array_equal(*left)
 
 
+@cuda.jit
+def sums_of_all(a, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        s = float32(0)
+        p = a[0]
+        for j in range(a.size):
+            s += a[j]
+            p = p * a[j]
+        out[i] = s + p
+
+
+@pytest.mark.parametrize("mode", [simt.compile, simt.check, simt.profile])
+def test_a_sum_that_all_threads_share_is_added_once(mode):
+    a, out = np.array([2, 3, 4], np.float32), np.zeros(5, np.float32)
+    mode(sums_of_all)[1, 8](a, out)
+    assert out.tolist() == [9 + 48] * 5
+
+
 def test_findings_are_data_and_several_in_one_run():
     a, out = wrong.arguments()
     with pytest.raises(simt.KernelError) as caught:
