@@ -107,5 +107,5 @@ def test_the_first_command_ends_as_the_readme_shows(tmp_path):
         for text in (last, shown[1])
     )
     assert said == wanted
-    assert "59 % of the device memory" in README
-    assert "with the budget 59% of them" in done.stdout
+    assert "56 % of the device memory" in README
+    assert "with the budget 56% of them" in done.stdout

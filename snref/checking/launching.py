@@ -58,10 +58,11 @@ def run(
 
 def _launch(launch: Launch, arrays: Arrays) -> None:
     kernel, tensors = find(launch.kernel), launch.outputs + launch.inputs
-    blank = 0 if launch.updates else len(launch.outputs)
+    blank = () if launch.updates else launch.outputs
+    partly = tuple(t.kind == "workspace" or bool(launch.portion) for t in blank)
     scalars = (NAMED[s] if isinstance(s, str) else s for s in launch.scalars)
     try:
-        _checked(kernel, blank)[launch.grid, launch.block](
+        _checked(kernel, partly)[launch.grid, launch.block](
             *(arrays[t].reshape(viewed(t.shape, launch.view)) for t in tensors),
             *map(number, scalars),
         )
@@ -73,10 +74,17 @@ def _launch(launch: Launch, arrays: Arrays) -> None:
 
 
 @cache
-def _checked(kernel: Any, blank: int) -> Any:
-    """Return the kernel in check mode. Its first arguments hold nothing yet."""
-    names = list(signature(kernel.py_func).parameters)
-    return simt.check(kernel, outputs=names[:blank])
+def _checked(kernel: Any, partly: tuple[bool, ...]) -> Any:
+    """Return the kernel in check mode. Its first arguments hold nothing yet.
+
+    partly  of each of them, whether it may be written in part
+    """
+    names = list(zip(signature(kernel.py_func).parameters, partly, strict=False))
+    return simt.check(
+        kernel,
+        outputs=[name for name, part in names if not part],
+        scratch=[name for name, part in names if part],
+    )
 
 
 def _check_inputs(launch: Launch, before: Arrays, values: Values) -> None:

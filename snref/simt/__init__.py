@@ -74,14 +74,17 @@ def compile(kernel: Any, threads: int | None = None) -> Compiled:
     return Compiled(kernel, threads)
 
 
-def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
+def check(
+    kernel: Any, outputs: Iterable[str] = (), scratch: Iterable[str] = ()
+) -> Check:
     """Run the same launch slowly, with every access of every thread checked.
 
     Finds races within a block and between blocks, indices outside an array (negative
     ones, too), reads of shared and local arrays before anything was written there,
     variables that a thread reads without having given them a value, and masks of warp
     operations that name threads which do not take part. The parameters named in
-    `outputs` are taken to hold nothing yet, and must be written in full.
+    `outputs` are taken to hold nothing yet, and must be written in full; those named in
+    `scratch` hold nothing yet either, and may be written in part.
 
     An array given under two names is one array, and so is what two arrays share.
     ValueError if they overlap with gaps or with elements of other types.
@@ -93,7 +96,7 @@ def check(kernel: Any, outputs: Iterable[str] = ()) -> Check:
     with their source lines, thread and block. Its `findings` are all mistakes of the
     run as data (see `checker.Finding`).
     """
-    return Check(kernel, outputs)
+    return Check(kernel, outputs, scratch)
 
 
 def profile(kernel: Any) -> Profile:

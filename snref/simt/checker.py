@@ -352,10 +352,13 @@ class Check(Compiled):
 
     style = Checked
 
-    def __init__(self, kernel: Any, outputs: Iterable[str] = ()):
+    def __init__(
+        self, kernel: Any, outputs: Iterable[str] = (), scratch: Iterable[str] = ()
+    ):
         super().__init__(kernel, threads=1)
         self.outputs = set(outputs)
-        unknown = self.outputs - set(inspect.signature(self.function).parameters)
+        self.blank = self.outputs | set(scratch)
+        unknown = self.blank - set(inspect.signature(self.function).parameters)
         if unknown:
             raise ValueError(f"{self.__name__} has no parameter {sorted(unknown)[0]}")
 
@@ -404,7 +407,7 @@ class Check(Compiled):
             words = np.full((size, 2), (NEVER, 0), np.int64)
             for n, start in starts.items():
                 made[n] = words[start : start + arrays[n].size]
-                if n not in self.outputs:  # GIVEN, if it is under one name
+                if n not in self.blank:  # GIVEN, if it is under one name
                     made[n][:, 0] = GIVEN
         return made
 

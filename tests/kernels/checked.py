@@ -31,7 +31,7 @@ class Checked:
             and value.dtype.kind == "f"
             and np.isnan(value).all()
         ]
-        simt.check(self.kernel, outputs=blank)[shape](*arguments)
+        simt.check(self.kernel, scratch=blank)[shape](*arguments)
 
 
 def pytest_configure() -> None:

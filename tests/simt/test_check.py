@@ -198,3 +198,14 @@ def test_a_read_only_array_with_gaps_is_checked():
     a, c = np.broadcast_to(np.float64(2), 8), np.zeros(8)
     simt.check(one_more)[1, 8](c, a)
     assert (c == 3).all()
+
+
+def half_written(y):
+    y[cuda.grid(1)] = 1.0
+
+
+def test_scratch_holds_nothing_yet_and_may_be_written_in_part():
+    y = np.zeros(64)
+    simt.check(half_written, scratch=["y"])[1, 32](y)
+    with pytest.raises(simt.KernelError, match="never written"):
+        simt.check(half_written, outputs=["y"])[1, 32](y)
