@@ -1,7 +1,7 @@
 """A certified lower bound of the modelled time, by a linear relaxation.
 
-How far a plan is from the quickest one there can be in so much memory is not known; how
-far at most, is. Of each gap between two uses of a value (``quickest/gaps.py``) a
+The quickest plan in so much memory is not known, but a lower bound of its time is: so it
+is known how far, at most, a plan is from it. Of each gap between two uses of a value (``quickest/gaps.py``) a
 fraction is kept, a fraction copied, a fraction computed again. Each run of the route
 has a start. Then hold, for every plan with the same route and the same algorithms:
 
