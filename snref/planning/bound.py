@@ -1,9 +1,10 @@
 """A certified lower bound of the modelled time, by a linear relaxation.
 
-The quickest plan in so much memory is not known, but a lower bound of its time is: so it
-is known how far, at most, a plan is from it. Of each gap between two uses of a value (``quickest/gaps.py``) a
-fraction is kept, a fraction copied, a fraction computed again. Each run of the route
-has a start. Then hold, for every plan with the same route and the same algorithms:
+The quickest plan in so much memory is not known, but a lower bound of its time is. So
+it is known how far, at most, a plan is from it. Of each gap between two uses of a value
+(``quickest/gaps.py``) a fraction is kept, a fraction copied, a fraction computed again.
+Each run of the route has a start. Then hold, for every plan with the same route and the
+same algorithms:
 
 gaps      the three fractions of a gap add up to 1. One copy out serves all gaps of a
           value. A run runs again as often as the gaps of one of its outputs say

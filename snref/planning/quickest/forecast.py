@@ -4,10 +4,10 @@ The clocks are those of ``timing/timeline.py``, but go by runs in place of steps
 bytes in place of addresses, so that hundreds of decisions can be compared. In the end
 the timeline judges the plan that is written.
 
-Memory limits when copies run. A copy out begins as soon as its value is computed, and the
-value stays until the copy is complete, or until its bytes are needed: then the run waits.
-A copy in begins as late as possible without making a run wait; if it must be earlier, as
-early as memory allows.
+Memory limits when copies run. A copy out begins as soon as its value is computed. The
+value stays until the copy is complete, or until its bytes are needed: then the run
+waits. A copy in begins as late as possible without making a run wait; if it must be
+earlier, as early as memory allows.
 """
 
 from dataclasses import dataclass, field

@@ -1,9 +1,9 @@
 """Search: which decision for which gap.
 
-priced     a first set of decisions. While too many bytes are in use, the value leaves that
-           frees the most bytes, for the longest, at the lowest cost. A copy may be hidden
-           behind kernels or be what they wait for, so several exchange rates between
-           seconds of copies and seconds of kernels (prices) are tried
+priced     a first set of decisions. While too many bytes are in use, the value leaves
+           that frees the most bytes, for the longest, at the lowest cost. A copy may be
+           hidden behind kernels or be what they wait for. So several exchange rates
+           between seconds of copies and seconds of kernels (prices) are tried
 repaired   looks at the bytes in use, runs that run again and all, and lets more leave
 refilled   keeps what is worth most where bytes are left
 improved   changes single decisions at random and keeps what is not slower: a hill
