@@ -2,37 +2,56 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
+
+from snref.support.units import one_of
+
+Kind: TypeAlias = Literal["exact", "at most", "at least", "hardware", "unexplained"]
+VERDICTS: dict[Kind, str] = {  # of a claim that does not fail
+    "exact": "every digit",
+    "at most": "at most that",
+    "at least": "at least that",
+    "hardware": "their machine",
+    "unexplained": "not explained, not fitted",
+}
 
 
 @dataclass(frozen=True)
 class Claim:
     """A number of a paper.
 
-    kind   "exact": bytes and counts that follow from shapes, tested; "order": an
-           inequality; "hardware": of the authors' machine, shown beside and never
-           tested; "unexplained": as it is remembered, not reproduced and not fitted
+    kind   "exact": bytes and counts that follow from shapes, compared in all digits
+           that the paper prints; "at most", "at least": here it must be no more, or no
+           less, than the paper's number; "hardware": of the authors' machine, shown
+           beside and never compared; "unexplained": as it is remembered, not reproduced
+           and not fitted
     """
 
     what: str
     paper: float
     here: float
-    kind: Literal["exact", "order", "hardware", "unexplained"]
+    kind: Kind
     digits: int = 3  # after the point, as the paper prints it
+
+    def __post_init__(self) -> None:
+        one_of(f"claim {self.what!r}, kind", self.kind, get_args(Kind))
 
     @property
     def fails(self) -> bool:
-        """Whether an exact number is not the paper's, in all digits it prints."""
-        off = abs(self.paper - self.here)
-        return self.kind == "exact" and off > 10.0**-self.digits
+        """Whether the number here is not as the paper claims."""
+        match self.kind:
+            case "exact":
+                return f"{self.here:.{self.digits}f}" != f"{self.paper:.{self.digits}f}"
+            case "at most":
+                return not self.here <= self.paper
+            case "at least":
+                return not self.here >= self.paper
+            case "hardware" | "unexplained":
+                return False
 
     @property
     def verdict(self) -> str:
-        if self.kind == "exact":
-            return "DIFFERS" if self.fails else "every digit"
-        return {"order": "order", "hardware": "their machine"}.get(
-            self.kind, "not explained, not fitted"
-        )
+        return "DIFFERS" if self.fails else VERDICTS[self.kind]
 
 
 def table(claims: Sequence[Claim]) -> str:
