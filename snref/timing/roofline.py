@@ -32,7 +32,8 @@ NUMBERS = {  # of a machine's file, with their units
     "launch_latency": "seconds",
     "copy_latency": "seconds",
 }
-SHARES = ("direct", "tiled", "im2col", "winograd", "product", "memory", "other")
+UNSTATED = {"sliced": 1.0, "other": 1.0}  # shares of a file that does not state them
+SHARES = ("direct", "tiled", "im2col", "winograd", "product", "memory", *UNSTATED)
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Machine:
     to_host, to_device   bytes per second of the link, each way
     launch_latency, copy_latency   seconds that a kernel, a copy, takes at the least
     efficiency   share of ``flops`` that kernels reach: by the name of a convolution
-                 algorithm, "product" for matrix products and "other" for the rest,
-                 1.0 if a file has none; and "memory", the share of ``bandwidth`` that
-                 all reach. A model.
+                 algorithm, "product" for matrix products and "other" for the rest;
+                 and "memory", the share of ``bandwidth`` that all reach. "sliced" and
+                 "other" are 1.0 if a file does not state them. A model.
     sources      where each of these numbers is from
     """
 
@@ -131,7 +132,7 @@ def _machine(path: Path, table: dict[str, Any]) -> Machine:
         raise ValueError(
             f"{path}: 'efficiency' must be a table of shares and their source"
         )
-    shares = {"other": 1.0, **given}
+    shares = {**UNSTATED, **given}
     sources["efficiency"] = shares.pop("source")
     _check_keys(f"{path}: efficiency", shares, SHARES)
     for key in SHARES:

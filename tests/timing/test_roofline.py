@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from snref.net import route
+from snref.nets import alexnet
 from snref.plans import (
     Algorithm,
     Alloc,
@@ -103,6 +105,16 @@ def test_a_wrong_file_is_refused_by_name(tmp_path, old, new, message):
     path.write_text((MACHINES / "k40c.toml").read_text().replace(old, new))
     with pytest.raises(ValueError, match=rf"mine\.toml.*{message}"):
         machine(str(path))
+
+
+def test_every_algorithm_of_a_convolution_has_a_share():
+    names = {
+        way.name
+        for run in route(alexnet(2)).runs()
+        for choice in run.choices
+        for way in choice.algorithms
+    }
+    assert {"direct", "sliced"} < names < {*machine("k40c").efficiency}
 
 
 def test_an_unknown_machine_is_refused_with_the_names_there_are():
