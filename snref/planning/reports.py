@@ -137,8 +137,12 @@ class PlannedNet:
         base = overwrite(self.route, self.options.overwrite)
         problem = Problem(base, self.costs, self.options.algorithms)
         self._check_options(problem)
-        capacity = self.options.limit or extent(self.plan)
-        return bound(problem, capacity, self.timeline.seconds)
+        return bound(problem, self._slab_bytes, self.timeline.seconds)
+
+    @property
+    def _slab_bytes(self) -> int:
+        """Bytes that the plan may use beside what is resident, or else does use."""
+        return self.options.limit or extent(self.plan)
 
     def _check_options(self, problem: Problem) -> None:
         """Raise ValueError if a run is quicker, or smaller, than the options allow."""
@@ -159,7 +163,7 @@ class PlannedNet:
         seconds, least = self.timeline.seconds, self.bound_seconds
         if seconds == 0:
             return "  This plan takes no time, so none is quicker."
-        nbytes = sum(self.resident.values()) + (self.options.limit or extent(self.plan))
+        nbytes = sum(self.resident.values()) + self._slab_bytes
         said = (
             f"  No plan of this net in {nbytes:,} bytes, with the same declarations, "
             f"fork, overwrite and algorithms,\n  takes less than {least:.4g} s"

@@ -16,8 +16,6 @@ from random import Random
 
 from snref.planning.quickest.forecast import Forecast, forecast
 from snref.planning.quickest.gaps import Decision, Decisions, Gap, Problem
-from snref.planning.quickest.order import order
-from snref.planning.quickest.spans import in_use, spans
 from snref.plans import Tensor
 
 BATCH = 25  # in a step of ``priced`` at most one gap in so many is decided
@@ -56,8 +54,11 @@ def priced(problem: Problem, limits: Limits, capacity: int, price: float) -> Dec
     price  seconds of compute that a second on the link is worth
     """
     costs = _cheapest(problem, limits, price)
-    kept = in_use(spans(problem, order(problem, {}), {}), len(problem.runs))
-    change = [after - before for before, after in pairwise([0, *kept, 0])]
+    # By how many bytes each run has more in use than the one before, if all is kept.
+    change = [after - before for before, after in pairwise([0, *problem.own, 0])]
+    for gap in problem.gaps:
+        change[gap.begin + 1] += gap.nbytes
+        change[gap.end] -= gap.nbytes
     quickest = [menu[-1][1] for menu in problem.menus]
     decisions: Decisions = {}
     host: dict[Tensor, None] = {}
