@@ -1,6 +1,8 @@
 """Host time of an iteration of ResNet-50 where kernels and copies take none.
 
-    LD_LIBRARY_PATH=FOLDER python tests/driver/stand_in.py tests/driver/host_time.py
+    cc -shared -fPIC -o FOLDER/libcuda.so.1 tests/driver/libcuda.c -lpthread
+    PYTHONPATH=.:tests LD_LIBRARY_PATH=FOLDER \\
+        python tests/driver/stand_in.py tests/driver/host_time.py
 
 What is left is the time to issue everything: a fast GPU must not wait for it. Prints
 milliseconds (the least of some iterations), kernels, copies and waits.
