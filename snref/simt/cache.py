@@ -339,9 +339,8 @@ def prune(place: Path, now: float | None = None) -> None:
     for file in place.iterdir():
         if ours.fullmatch(file.name):
             with suppress(FileNotFoundError):
-                found.setdefault(file.name.partition(".")[0], []).append(
-                    (file, file.stat())
-                )
+                state = file.stat()  # first: a file that has just gone is no module
+                found.setdefault(file.name.partition(".")[0], []).append((file, state))
     modules = sorted(
         (max(s.st_mtime for _, s in files), sum(s.st_size for _, s in files), name)
         for name, files in found.items()

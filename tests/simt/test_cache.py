@@ -389,6 +389,14 @@ def test_the_least_recently_used_leave_until_the_rest_is_small(own, monkeypatch)
     assert left(own) == {"a", "b"}
 
 
+def test_a_file_that_another_process_has_just_removed_is_no_obstacle(own):
+    own.mkdir()
+    module(own, "old", 91)
+    (own / f"gone_{'0' * 20}.part").symlink_to(own / "nothing")  # listed, then missing
+    cache.prune(own)
+    assert not [f for f in files(own) if "old" in f.name]
+
+
 def test_pruning_waits_a_day(own):
     own.mkdir()
     cache.prune(own)
