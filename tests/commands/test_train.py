@@ -42,9 +42,16 @@ def command(capsys):
     return run
 
 
+def as_in_a_terminal():
+    """Undo what ``nohup`` or a background job set: a child would inherit it."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
 def start(line):
     return subprocess.Popen(
         [sys.executable, "-m", "snref", *line.split()],
+        preexec_fn=as_in_a_terminal if os.name == "posix" else None,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
