@@ -9,14 +9,18 @@ from importlib import metadata
 from pathlib import Path
 
 import snref
-from snref.commands.ready import NotReady, check
+from snref.commands.ready import PACKAGES, NotReady, check, repair
 from snref.device.present import HOST, SLAB, Finding, find_gpu, four_sums
 
 EXAMPLE = "snref doctor --report"
 
 NEEDED = ("numpy", "numba", "llvmlite", "matplotlib")
 OPTIONAL = ("numba-cuda", "cuda-core", "cuda-bindings", "torch", "onnx", "scipy")
-BASE = "pip install --upgrade 'numpy>=1.26' 'numba>=0.66,<0.69' 'matplotlib>=3.8'"
+# What the doctor does on the CPU device, for another process.
+SUMS = """
+from snref.device import cpu, present
+assert present.four_sums(cpu.CPU(present.SLAB, present.HOST))[1]
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     for device, found in findings.items():
         mark = {True: "works", False: "FAILS", None: "none"}[found.works]
         print(f"{device:5} {mark:6} {found.says}")
-    missing = [BASE] if None in map(_version, NEEDED) else []
+    missing = [PACKAGES] if None in map(_version, NEEDED) else []
     helpful = [found.repair for found in findings.values() if found.repair]
     repairs = list(dict.fromkeys([*missing, *helpful]))
     print("\nto repair:" if repairs else "\nnothing to repair")
-    for repair in repairs:
-        print(f"  {repair}")
+    for line in repairs:
+        print(f"  {line}")
     if arguments.report:
         print()
         for line in _report():
@@ -71,14 +75,13 @@ def _cpu() -> Finding:
     try:
         check()
     except NotReady as error:
-        repair = BASE if error.__cause__ else None  # no package repairs a limit
-        return Finding(_line(error), False, repair)
+        return Finding(_line(error), False, error.repair)
     try:
         from snref.device.cpu import CPU
 
         says, right = four_sums(CPU(SLAB, HOST))
     except Exception as error:  # whatever it is, it is what the doctor is asked for
-        return Finding(_line(error), False, BASE)
+        return Finding(_line(error), False, repair(SUMS))
     return Finding(f"{os.cpu_count()} cores; {says}", right)
 
 

@@ -35,8 +35,8 @@ class Settings:
         for name in "momentum", "weight_decay":
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be >= 0 and < 1")
-        if self.every < 0:
-            raise ValueError(f"every {self.every}: must be >= 0")
+        if not isinstance(self.every, int) or self.every < 0:
+            raise ValueError(f"every {self.every}: must be a whole number >= 0")
         one_of("decays", self.decays, get_args(Decays))
 
     def rate(self, epoch: int) -> float:

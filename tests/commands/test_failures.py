@@ -169,6 +169,22 @@ def test_a_broken_llvmlite_is_named_before_training_begins(tmp_path, how):
     assert "pip install" in said.stdout
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("NUMBA_DISABLE_JIT=1", "NUMBA_DISABLE_JIT is set, under which no kernel is"),
+        ("NUMBA_ENABLE_CUDASIM=1", "NUMBA_ENABLE_CUDASIM is set, under which no"),
+        ("NUMBA_NUM_THREADS=0", "Numba cannot be imported: ValueError: Number of"),
+    ],
+)
+def test_a_setting_of_numba_under_which_no_kernel_runs_is_named(setting, says):
+    done = shell(f"{setting} snref train digits; {setting} snref doctor", ROOT)
+    assert done.stderr.startswith(f"snref: {says}") and done.stderr.count("\n") == 1
+    assert f"cpu   FAILS  {says}" in done.stdout
+    assert f"to repair:\n  unset {setting.partition('=')[0]}\n" in done.stdout
+    assert "pip install" not in done.stdout
+
+
 @POSIX
 @pytest.mark.parametrize("limit", ["-v 200000", "-v 900000", "-d 200000", "-n 20"])
 @pytest.mark.parametrize("verb", ["train digits", "profile digits --out -"])

@@ -164,6 +164,7 @@ def test_weight_decay_acts_on_all_parameters_or_on_weights_alone(resnet, images)
         ("momentum", -0.1),
         ("weight_decay", float("nan")),
         ("every", -1),
+        ("every", 0.5),
         ("decays", "biases"),
     ],
 )
