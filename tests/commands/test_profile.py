@@ -1,5 +1,9 @@
 """``snref profile``: what it measures, in which order, and what it leaves out."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import snref
@@ -47,6 +51,16 @@ def test_a_profile_has_seconds_for_every_run_and_algorithm(command, tmp_path):
     assert "measured on CPU" in costs.source and "digits, batch 2" in costs.source
     code, out, _ = command(f"plan digits --batch 2 --costs {path}")
     assert code == 0 and "measured on CPU" in out and "a model" not in out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit of CPU time")
+def test_a_limit_of_cpu_time_makes_no_step_free_of_cost(tmp_path):
+    """Under it Linux counts CPU time in steps that are longer than most kernels."""
+    path = tmp_path / "costs.csv"
+    command = "profile digits --batch 2 --repeats 1 --device cpu --out"
+    line = f"ulimit -t 600; exec {sys.executable} -m snref {command} {path}"
+    subprocess.run(["sh", "-c", line], check=True)
+    assert min(Costs.from_csv(str(path)).algorithms.values()) > 0
 
 
 def test_a_profile_leaves_parameters_as_they_were():
