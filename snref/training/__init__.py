@@ -152,13 +152,13 @@ def train(
             seed=seed,
         )
     _check_data(net, data)
-    if on_plan is not None:
-        on_plan(planned)
     session = Session(
         planned, data, settings or Settings(), device, threads, seed=seed, init=init
     )
     if saved is not None:
         session.resume(saved, Path(str(resume)))
+    if on_plan is not None:  # once nothing is left that would refuse to begin
+        on_plan(planned)
     return session.run(
         epochs,
         save=None if save is None else Path(save),
