@@ -35,8 +35,9 @@ ALLOWED = {
     "nets": {"nets", "net", "layers", "support", "support.imports"},
     "timing": {"timing", "plans", "support"},
     "scheduler": {"scheduler", "timing.costs", "plans", "support"},
-    "planning": {"planning", "scheduler", "timing", "net", "plans", "support", ""}
-    | {"support.imports", "scipy"},
+    "policies": {"policies", "scheduler", "timing", "timing.costs", "plans"},
+    "planning": {"planning", "policies", "scheduler", "timing", "net", "plans"}
+    | {"support", "support.imports", "scipy", ""},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
     "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
     "data": {"data", "numpy"},

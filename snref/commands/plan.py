@@ -10,6 +10,7 @@ from snref.commands.tables import Table, put
 from snref.planning.bound import needs_scipy
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
+from snref.policies import POLICIES
 from snref.scheduler import PRESETS
 from snref.scheduler.options import Strategy
 
@@ -29,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: superneurons; with --memory the plan of least modelled time",
     )
     which.add_argument(
-        "--policy", metavar="MODULE:FUNCTION", help="a planner of your own"
+        "--policy",
+        metavar="NAME",
+        help=f"another planner: {', '.join(POLICIES)}, or your own MODULE:FUNCTION",
     )
     add_overrides(parser)
     shared.add_memory(parser)

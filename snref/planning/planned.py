@@ -5,17 +5,18 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import NoneType
-from typing import TypeAlias, Unpack, get_args
+from typing import Unpack, get_args
 
 from snref.net import Net, route
 from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
 from snref.plans import Alloc, OutOfMemory, Plan, Run, Step, Tensor, extent
 from snref.plans.verification import verify
-from snref.scheduler import PRESETS, Options, schedule
+from snref.policies import POLICIES, Policy
+from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.placement import place
 from snref.support.garbage import no_garbage_collection
@@ -23,8 +24,6 @@ from snref.support.imports import blamed, imported
 from snref.support.units import parsed, shortened
 from snref.timing import roofline
 from snref.timing.costs import Costs
-
-Policy: TypeAlias = Callable[[Plan, Options, Costs], Plan]
 
 
 def plan(
@@ -43,9 +42,9 @@ def plan(
 
     preset       a name of ``PRESETS``. Without one: "superneurons"; or, if memory is
                  given, the plan of least modelled time that fits it
-    policy       instead of the scheduler: "module:function", or a function from route,
-                 options and costs to a plan. Of the options, only the limits of memory
-                 hold for it
+    policy       instead of the scheduler: a name of ``POLICIES``, "module:function", or
+                 a function from route, options and costs to a plan. For a function of
+                 your own, only the limits of memory hold, not the other options
     memory       bytes of the device that the run may use, for all it needs; or a size
                  such as "1.5GiB"
     host_memory  bytes of the host that it may use for copies
@@ -106,7 +105,8 @@ def _planned(
 ) -> tuple[str, Options, Plan]:
     """By which name, with which options, which plan."""
     if policy is not None:
-        options = replace(Options(), capacity=capacity, slab=capacity, **overrides)
+        own = replace(_options(policy), capacity=capacity, slab=capacity)
+        options = replace(own, **overrides)
         return _name(policy), options, by_policy(whole, policy, options, costs)
     if preset is None and capacity is not None:
         options, made = least_time(whole, costs, capacity, effort=effort, **overrides)
@@ -121,22 +121,26 @@ def _planned(
 def by_policy(
     whole: Plan, policy: str | Policy, options: Options, costs: Costs
 ) -> Plan:
-    """The plan of someone else's planner: allocated and placed if it is not, verified.
+    """Return the plan of a policy: allocated and placed if it is not, and verified.
 
     Raises OutOfMemory if it does not fit, InvalidPlan if it computes something else,
     and ValueError if the planner fails, or returns no plan.
     """
     name = _name(policy)
-    function = imported(policy, "policy") if isinstance(policy, str) else policy
-    with blamed(name, "policy"):
-        made = function(whole, options, costs)
+    if isinstance(policy, str) and policy in POLICIES:
+        made = POLICIES[policy].plan(whole, options, costs)
+    else:
+        function = _imported(policy) if isinstance(policy, str) else policy
+        with blamed(name, "policy"):
+            made = function(whole, options, costs)
     if not isinstance(made, Plan):
         kind = type(made).__name__
         raise ValueError(f"policy {name!r}: must return a Plan, returned {kind}")
     made = _checked(made, name)
     if not any(isinstance(step, Alloc) for step in made.steps):
         made = free_dead(made)
-    verify(made, whole, host_capacity=options.host_capacity)
+    verify(made, whole)
+    check_host(made, options.host_capacity)
     if any(isinstance(step, Alloc) and step.offset is None for step in made.steps):
         made = place(made, options.slab)
     limit = options.limit
@@ -144,6 +148,23 @@ def by_policy(
         raise OutOfMemory(f"the plan of {name}", extent(made), limit, extent(made))
     verify(made, whole, slab=options.slab, host_capacity=options.host_capacity)
     return made
+
+
+def _options(policy: str | Policy) -> Options:
+    """Return the options that hold for a policy if none are given."""
+    if not isinstance(policy, str) or policy not in POLICIES:
+        return Options()
+    known = POLICIES[policy]
+    return Options(overwrite=known.overwrite, algorithms=known.algorithms)
+
+
+def _imported(policy: str) -> Policy:
+    """Return the function that is named. Raises ValueError if there is none."""
+    if ":" not in policy:
+        raise ValueError(
+            f"no policy {shortened(policy)}: {', '.join(POLICIES)}, or MODULE:FUNCTION"
+        )
+    return imported(policy, "policy")
 
 
 def _checked(made: Plan, name: str) -> Plan:

@@ -56,6 +56,7 @@ from snref.plans import (
     lower_bound,
     memory,
 )
+from snref.policies import POLICIES
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
 from snref.support.units import mebibytes
@@ -108,7 +109,7 @@ class PlannedNet:
     costs: Costs = field(repr=False)
     machine: Machine | None = field(repr=False)
     planning_seconds: float
-    by_policy: bool = False  # made by a planner of the user's
+    by_policy: bool = False  # made by another planner than the scheduler
 
     @cached_property
     def steps(self) -> tuple[RouteStep, ...]:
@@ -125,6 +126,14 @@ class PlannedNet:
         """The first route step, counted from 1, that has the peak."""
         curve = [step.nbytes for step in self.steps]
         return 1 + curve.index(max(curve))
+
+    @property
+    def decided_by_policy(self) -> tuple[str, ...]:
+        """The options that a policy decided; one of ``POLICIES`` keeps two of them."""
+        if not self.by_policy:
+            return ()
+        kept = ("algorithms", "overwrite") if self.preset in POLICIES else ()
+        return tuple(name for name in DECIDED if name not in kept)
 
     @cached_property
     def bound_seconds(self) -> float:
@@ -341,7 +350,7 @@ def _report(planned: PlannedNet) -> dict[str, Any]:
         "memory_bytes": planned.memory,
         "options": {
             **asdict(options),
-            **(dict.fromkeys(DECIDED, BY_POLICY) if planned.by_policy else {}),
+            **dict.fromkeys(planned.decided_by_policy, BY_POLICY),
             "declarations": net.declarations,
             "fork": net.forks,
             "branch_order": net.branch_order,
@@ -412,7 +421,9 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         f"overwrite {options.overwrite}, algorithms {options.algorithms}"
     )
     if planned.by_policy:
-        decided = BY_POLICY
+        told = set(DECIDED).difference(planned.decided_by_policy)
+        given = (f"{name} {getattr(options, name)}" for name in DECIDED if name in told)
+        decided = ", ".join((BY_POLICY, *given))
     yield (
         f"{planned.preset}: {decided}, declarations {net.declarations}, "
         f"fork {net.forks}{'' if net.has_image_gradient else ', no image gradient'}"

@@ -65,9 +65,7 @@ def schedule(
         allocated = free_dead(plan) if options.liveness else hold_all(plan)
         limit = options.limit
         placed = _placed(allocated, limit)
-        if placed is not None:
-            plan = _with_workspaces(plan, placed, options, costs)
-        elif limit is not None and options.transfers == "cache":
+        if placed is None and limit is not None and options.transfers == "cache":
             # The cache evicts by address. So it replaces three passes: it allocates,
             # places, and chooses algorithms by the holes that it leaves.
             plan = refined_cache(
@@ -77,11 +75,8 @@ def schedule(
                 partial(choose, costs=costs, allowed=options.algorithms),
             )
         else:
-            run, least = peak_run(allocated), extent(place(allocated))
-            raise OutOfMemory(f"{run.layer} {run.phase}", least, limit or 0, least)
-        kept = max(host_memory(plan), default=0)
-        if options.host_capacity is not None and kept > options.host_capacity:
-            raise OutOfMemory("the host", kept, options.host_capacity, kept)
+            plan = _completed(plan, allocated, placed, options, costs)
+        check_host(plan, options.host_capacity)
         verify(
             plan,
             route,
@@ -90,6 +85,42 @@ def schedule(
             host_capacity=options.host_capacity,
         )
         return plan
+
+
+def complete(plan: Plan, options: Options, costs: Costs | None = None) -> Plan:
+    """Return a plan of runs and copies allocated and placed, with its algorithms.
+
+    These are the last three passes of ``schedule``, for planners that decide by other
+    rules what is copied and computed again (``snref/policies/``).
+
+    Raises OutOfMemory, which names the step and the least capacity that works.
+    """
+    allocated = free_dead(plan) if options.liveness else hold_all(plan)
+    placed = _placed(allocated, options.limit)
+    plan = _completed(plan, allocated, placed, options, costs)
+    check_host(plan, options.host_capacity)
+    return plan
+
+
+def check_host(plan: Plan, host_capacity: int | None) -> None:
+    """Raise OutOfMemory if the copies of a plan need more memory of the host."""
+    kept = max(host_memory(plan), default=0)
+    if host_capacity is not None and kept > host_capacity:
+        raise OutOfMemory("the host", kept, host_capacity, kept)
+
+
+def _completed(
+    plan: Plan,
+    allocated: Plan,
+    placed: Plan | None,
+    options: Options,
+    costs: Costs | None,
+) -> Plan:
+    """Return the plan with its algorithms. Raises OutOfMemory if it is not placed."""
+    if placed is None:
+        run, least = peak_run(allocated), extent(place(allocated))
+        raise OutOfMemory(f"{run.layer} {run.phase}", least, options.limit or 0, least)
+    return _with_workspaces(plan, placed, options, costs)
 
 
 def _placed(plan: Plan, limit: int | None) -> Plan | None:

@@ -155,7 +155,7 @@ def test_nets_are_listed_with_their_parameters(command):
 
 def test_cite_is_bibtex(command):
     _, out, _ = command("cite")
-    assert out.count("\n@") == 2 and out.startswith("@software{snref,")
+    assert out.count("\n@") == 13 and out.startswith("@software{snref,")
     assert out.count("{") == out.count("}")
     assert snref.__version__ in out and "10.1145/3178487.3178491" in out
 

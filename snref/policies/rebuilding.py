@@ -1,0 +1,144 @@
+"""What several policies do: compute dropped tensors again, and fit the addresses."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from snref.plans import ALIGNMENT, OutOfMemory, Plan, Run, Tensor, extent, only_runs
+from snref.scheduler import complete
+from snref.scheduler.liveness import free_dead
+from snref.scheduler.options import Options
+from snref.scheduler.placement import place
+from snref.timing.costs import Costs
+
+Stay: TypeAlias = Literal["to the last use", "for one run"]
+ATTEMPTS = 12  # to find addresses
+ENDLESS = 1 << 62  # bytes
+
+
+def first_backward(runs: Collection[Run]) -> int:
+    """Return the place of the first run of the backward pass."""
+    return next(i for i, run in enumerate(runs) if run.phase == "backward")
+
+
+def kept_for_backward(plan: Plan) -> dict[Tensor, Run]:
+    """Return the forward outputs that wait for a backward run, and who computes them.
+
+    An output whose first use in the backward pass comes right after its last one in
+    the forward pass does not wait.
+    """
+    runs = only_runs(plan, "a policy")
+    start = first_backward(runs)
+    last = {t: i for i, run in enumerate(runs[:start]) for t in run.working_set}
+    first: dict[Tensor, int] = {}
+    for i, run in enumerate(runs[start:], start):
+        for tensor in run.reads:
+            first.setdefault(tensor, i)
+    return {
+        tensor: run
+        for run in runs[:start]
+        for tensor in run.writes
+        if tensor.scheduled and first.get(tensor, 0) > last[tensor] + 1
+    }
+
+
+def rebuild(
+    plan: Plan, dropped: Collection[Tensor], stay: Stay = "to the last use"
+) -> Plan:
+    """Insert the forward runs that compute dropped tensors again.
+
+    dropped  tensors that do not stay for the backward pass
+    stay     how long a tensor stays that is computed again: to its last use; or for one
+             run, and for the next backward run if that reads it, too
+
+    The runs come right before the backward run that reads the tensor. They begin at
+    what is on the device; what they read and was dropped is computed again, too.
+
+    A convolution (which is kept), a ReLU that is dropped, and its reader:
+
+    >>> from snref.plans import Launch
+    >>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
+    >>> plan = Plan((
+    ...     Run("conv1", "forward", (Launch("", (x,)),)),
+    ...     Run("relu1", "forward", (Launch("", (y,), (x,)),)),
+    ...     Run("conv2", "forward", (Launch("", (z,), (y,)),)),
+    ...     Run("conv2", "backward", (Launch("", (dy,), (y, dz)),)),
+    ... ))
+    >>> print(rebuild(plan, [y]))
+    forward   conv1  -> x
+    forward   relu1  x -> y
+    forward   conv2  y -> z
+    recompute relu1  x -> y
+    backward  conv2  y dz -> dy
+    """
+    runs = only_runs(plan, "a policy")
+    start = first_backward(runs)
+    maker = {t: i for i, run in enumerate(runs[:start]) for t in run.writes}
+    short = set(dropped)
+    missing = set(dropped)
+    steps = list(runs[:start])
+    for run, following in pairwise((*runs[start:], runs[-1])):
+        again: set[int] = set()
+        todo = [tensor for tensor in run.reads if tensor in missing]
+        while todo:
+            place = maker[todo.pop()]
+            if place not in again:
+                again.add(place)
+                todo += [tensor for tensor in runs[place].reads if tensor in missing]
+        rebuilt = [runs[place] for place in sorted(again)]
+        made = {tensor for source in rebuilt for tensor in source.writes}
+        missing -= made
+        steps += [*rebuilt, run]
+        if stay == "for one run":
+            missing |= (made & short).difference(following.reads)
+    return Plan(tuple(steps))
+
+
+def fitting(
+    make: Callable[[int], Plan], least: int, options: Options, costs: Costs
+) -> Plan:
+    """Return the complete plan of a planner that counts bytes, not addresses.
+
+    make   returns the plan, without addresses, for so many bytes of device memory, or
+           raises OutOfMemory
+    least  bytes below which it has none
+
+    Holes between addresses cost bytes. So the planner gets fewer bytes until the
+    addresses fit, too. Raises OutOfMemory with the fewest bytes that are found to do.
+    """
+    if options.limit is None:
+        return complete(make(ENDLESS), options, costs)
+    try:
+        return _attempt(make, least, options, costs)
+    except OutOfMemory as error:
+        failed = error
+    if failed.step == "the host":
+        raise failed
+    # Halve the range between what is too little and what the planner needs at most.
+    low, high = options.limit, extent(place(free_dead(make(ENDLESS))))
+    while high - low > max(ALIGNMENT, low // 100):
+        middle = (low + high) // 2
+        try:
+            _attempt(make, least, replace(options, capacity=middle, slab=middle), costs)
+        except OutOfMemory:
+            low = middle
+        else:
+            high = middle
+    raise OutOfMemory(failed.step, failed.needed, options.limit, high)
+
+
+def _attempt(
+    make: Callable[[int], Plan], least: int, options: Options, costs: Costs
+) -> Plan:
+    limit = options.limit
+    assert limit is not None
+    left = max(limit, least)
+    for _ in range(ATTEMPTS):
+        try:
+            return complete(make(left), options, costs)
+        except OutOfMemory as error:
+            if error.step == "the host" or left == least:
+                raise
+            left = max(least, left - max(error.least - limit, ALIGNMENT))
+    return complete(make(least), options, costs)
