@@ -5,7 +5,14 @@
     simt.compile(kernel)[grid, block](*arrays)      # run it
     simt.check(kernel)[grid, block](*arrays)        # run it with every access checked
     simt.profile(kernel)[grid, block](*arrays)      # count what a GPU would do, by line
+    simt.debug(kernel)[grid, block](*arrays)        # run it as Python, under a debugger
     print(simt.show(kernel, block, *arrays))        # the text that is compiled
+
+What a kernel means is written down in 80 lines, to be read first:
+
+    reference    an interpreter: one Python thread a CUDA thread
+    meaning      what each name of `numba.cuda` is in such a thread
+    debugger     launches by the interpreter
 
 The compiler is seven small stages, functions without side effects. They hand each other
 what `ir` defines: kernels, trees, and Python's own syntax trees in them.
@@ -49,11 +56,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from snref.simt.checker import Check
+from snref.simt.debugger import Debug, Place
 from snref.simt.ir import KernelError
 from snref.simt.profiler import Profile
 from snref.simt.run import Compiled, show
 
-__all__ = ["KernelError", "check", "compile", "profile", "show"]
+__all__ = ["KernelError", "check", "compile", "debug", "profile", "show"]
 
 
 def compile(kernel: Any, threads: int | None = None) -> Compiled:
@@ -107,3 +115,17 @@ def profile(kernel: Any) -> Profile:
     threads part ways at a branch, floating-point operations. Print it, or read `lines`.
     """
     return Profile(kernel)
+
+
+def debug(kernel: Any, thread: Place = 0, block: Place = 0) -> Debug:
+    """Run the launch as ordinary Python, so that a debugger can stop in the kernel.
+
+    `breakpoint()` and `pdb.set_trace()` work in the kernel and in device functions.
+    Each thread runs until it waits for others, then the next one runs; blocks run one
+    after another. Thread `thread` of block `block` runs first; both are numbers, or
+    tuples of x, y and z. An exception shows the kernel's own line.
+
+    The types of numbers are those of Python and NumPy and may differ from the compiled
+    kernel's: an int32 that overflows, or `float32(1) + 0.5`, which is a float32 here.
+    """
+    return Debug(kernel, thread, block)

@@ -1,6 +1,7 @@
 """`python -m snref.simt program.py`: run a CUDA program on the CPU, unchanged."""
 
 import argparse
+import bdb
 import faulthandler
 import os
 import runpy
@@ -14,7 +15,9 @@ from numba.core import config
 from . import KernelError
 from .drop_in import installed
 
-USAGE = "python -m snref.simt [--check] (program.py | -m module) [arguments ...]"
+USAGE = (
+    "python -m snref.simt [--check | --debug] (program.py | -m module) [arguments ...]"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -27,11 +30,23 @@ def main(arguments: list[str]) -> int:
         "index may end the process: --check finds it.",
         allow_abbrev=False,
     )
-    parser.add_argument(
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
         "--check",
-        action="store_true",
+        dest="mode",
+        action="store_const",
+        const="check",
+        default="compile",
         help="slower, but races, wrong indices and reads of shared and local arrays "
         "before anything was written there are errors",
+    )
+    mode.add_argument(
+        "--debug",
+        dest="mode",
+        action="store_const",
+        const="debug",
+        help="much slower: kernels run as Python, thread by thread, and breakpoint() "
+        "in a kernel starts the debugger",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="run a module")
     parser.add_argument("program", help="a file, or with -m a module")
@@ -39,12 +54,13 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         parser.error("give a program, or -m and a module")
     options = parser.parse_args(arguments)
-    if "--check" in options.arguments and not options.check:
-        print(
-            "snref.simt: --check, given to the program; give it before the program to "
-            "check its kernels",
-            file=sys.stderr,
-        )
+    for given in {"--check", "--debug"} & set(options.arguments):
+        if options.mode == "compile":
+            print(
+                f"snref.simt: {given} is given to the program: write it before the "
+                "program's name if it is meant for the kernels",
+                file=sys.stderr,
+            )
     if config.ENABLE_CUDASIM:
         parser.error("NUMBA_ENABLE_CUDASIM is set: unset it, this takes its place")
     if not options.module and not Path(options.program).exists():
@@ -55,12 +71,14 @@ def main(arguments: list[str]) -> int:
     sys.path[0] = os.path.abspath(folder)
     with suppress(OSError, AttributeError):  # where errors go to no file
         faulthandler.enable()  # says where, if a wrong index ends the process
-    with installed(options.check):
+    with installed(options.mode):
         try:
             if options.module:
                 runpy.run_module(options.program, run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(options.program, run_name="__main__")
+        except bdb.BdbQuit:  # the user left the debugger
+            return 1
         except Exception as error:
             _print_traceback(error)
             return 1
@@ -68,14 +86,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_traceback(error: Exception) -> None:
-    """The program's traceback, without the frames that started it.
+    """Print the program's traceback, without the frames that started it.
 
-    A KernelError ends at the program's line: how `simt` found it is of no interest.
+    Of an error in the program itself, or in a kernel, no frame of `simt` is shown.
     """
     summary = traceback.TracebackException.from_exception(error)
     others = [__file__, runpy.__file__, "<frozen runpy>"]
-    if isinstance(error, KernelError):
-        others.append(str(Path(__file__).parent))
+    ours = str(Path(__file__).parent)
+    if isinstance(error, KernelError) or not summary.stack[-1].filename.startswith(
+        ours
+    ):
+        others.append(ours)
     kept = [f for f in summary.stack if not f.filename.startswith(tuple(others))]
     summary.stack = traceback.StackSummary.from_list(kept)
     print("".join(summary.format()), end="", file=sys.stderr)

@@ -322,7 +322,7 @@ def test_a_program_gets_its_own_arguments(program, capsys):
     folder = os.path.dirname(path)
     shown = capsys.readouterr()
     assert shown.out == f"['--check', '-m', '--help'] __main__ {folder}\n"
-    assert "--check, given to the program; give it before" in shown.err
+    assert "--check is given to the program: write it before" in shown.err
 
 
 def test_nothing_to_run_is_said_so(capsys):

@@ -1,4 +1,5 @@
-"""Control flow: what the compiler makes of it against Numba's simulator."""
+"""Control flow: the compiled kernel and check mode against the reference interpreter,
+and the interpreter against Numba's simulator."""
 
 import os
 import subprocess
@@ -21,14 +22,12 @@ KERNELS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    """The results of Numba's simulator, from a process of its own."""
-    file = tmp_path_factory.mktemp("simulator") / "results.npz"
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    command = [sys.executable, torture.__file__, str(file)]
-    subprocess.run(command, check=True, env=environment)
-    return dict(np.load(file))
+def result(run, kernel):
+    """What the kernel leaves in its output."""
+    grid, block = torture.CASES[kernel]
+    given = torture.arguments()
+    run(kernel)[grid, block](*given)
+    return given[1]
 
 
 def test_there_are_at_least_forty_kernels():
@@ -36,17 +35,29 @@ def test_there_are_at_least_forty_kernels():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_gives_what_the_simulator_gives(kernel, simulated):
-    grid, block = torture.CASES[kernel]
-    given = torture.arguments()
-    simt.compile(kernel)[grid, block](*given)
-    np.testing.assert_array_equal(given[1], simulated[torture.name(kernel)])
+def test_a_kernel_gives_what_the_interpreter_gives(kernel):
+    expected = result(simt.debug, kernel)
+    np.testing.assert_array_equal(result(simt.compile, kernel), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_check_mode_gives_what_the_simulator_gives(kernel, simulated):
-    grid, block = torture.CASES[kernel]
-    given = torture.arguments()
-    simt.check(kernel)[grid, block](*given)
-    np.testing.assert_array_equal(given[1], simulated[torture.name(kernel)])
+def test_check_mode_gives_what_the_interpreter_gives(kernel):
+    expected = result(simt.debug, kernel)
+    np.testing.assert_array_equal(result(simt.check, kernel), expected)
+
+
+@pytest.mark.slow
+def test_the_interpreter_gives_what_the_simulator_gives(tmp_path):
+    """The simulator needs a process of its own."""
+    file = tmp_path / "results.npz"
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, torture.__file__, str(file)]
+    subprocess.run(command, check=True, env=environment)
+    simulated = dict(np.load(file))
+    assert set(simulated) == {torture.name(kernel) for kernel in torture.CASES}
+    for kernel in torture.CASES:
+        name = torture.name(kernel)
+        np.testing.assert_array_equal(
+            result(simt.debug, kernel), simulated[name], err_msg=name
+        )

@@ -11,7 +11,7 @@ refused.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numba
 from numba import cuda
@@ -26,6 +26,13 @@ from . import arrays, devices, ufuncs
 from .launching import make_jit
 from .names import REFUSED
 from .refusals import refused
+
+Mode: TypeAlias = Literal["compile", "check", "debug"]
+MODES: dict[Mode, Callable[[Any], Any]] = {
+    "compile": simt.compile,
+    "check": simt.check,
+    "debug": simt.debug,
+}
 
 
 def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
@@ -83,15 +90,15 @@ def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def installed(check: bool = False) -> Iterator[None]:
-    """`numba.cuda` without a GPU inside the block; with `check`, in check mode.
+def installed(mode: Mode = "compile") -> Iterator[None]:
+    """`numba.cuda` without a GPU inside the block; `mode` says how kernels run.
 
     >>> from numba import cuda
     >>> with installed():
     ...     cuda.is_available()
     True
     """
-    host = replacements(simt.check if check else simt.compile)
+    host = replacements(MODES[mode])
     driver = {"get_context": devices.current_context, "gpus": devices.gpus}
     targets = (
         (cuda, host),
