@@ -59,6 +59,7 @@ from snref.plans import (
 from snref.policies import POLICIES
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
+from snref.support.garbage import no_garbage_collection
 from snref.support.units import mebibytes
 from snref.timing.costs import Costs
 from snref.timing.roofline import Machine
@@ -255,17 +256,19 @@ class PlannedNet:
 
     def summary(self) -> str:
         """The numbers as a table for people."""
-        return "\n".join(_summary(self))
+        with no_garbage_collection():
+            return "\n".join(_summary(self))
 
     def to_json(self, steps: bool = False) -> dict[str, Any]:
         """The numbers for programs: what ``snref plan --json`` writes.
 
         With steps, also the plan itself, in the form of ``exchange.py``.
         """
-        report = _report(self)
-        if steps:
-            report |= plan_to_json(self.plan, self.route)
-        return report
+        with no_garbage_collection():
+            report = _report(self)
+            if steps:
+                report |= plan_to_json(self.plan, self.route)
+            return report
 
 
 def resident(net: Net) -> dict[Kind, int]:
@@ -293,24 +296,23 @@ def route_steps(plan: Plan) -> tuple[RouteStep, ...]:
     seen: set[str] = set()
     live = most = count = 0
     for step, in_use in zip(plan.steps, memory(plan), strict=True):
-        match step:
-            case Alloc(tensor):
-                live += tensor.is_data
-            case Free(tensor):
-                live -= tensor.is_data
-            case Offload() | Prefetch():
-                most, count = max(most, in_use), max(count, live)
-            case Run(layer, "update") if steps:
+        if isinstance(step, Alloc):
+            live += step.tensor.is_data
+        elif isinstance(step, Free):
+            live -= step.tensor.is_data
+        else:
+            most, count = max(most, in_use), max(count, live)
+            if not isinstance(step, Run):
+                continue
+            if step.phase == "update" and steps:
                 last = steps[-1]
-                most, count = max(last.nbytes, in_use), max(last.tensors, live)
+                most, count = max(last.nbytes, most), max(last.tensors, count)
                 steps[-1] = RouteStep(last.layer, last.phase, most, count)
                 most = count = 0
-            case Run(layer, phase):
-                most, count = max(most, in_use), max(count, live)
-                if phase == "backward" or layer not in seen:
-                    seen.add(layer)
-                    steps.append(RouteStep(layer, phase, most, count))
-                    most = count = 0
+            elif step.phase == "backward" or step.layer not in seen:
+                seen.add(step.layer)
+                steps.append(RouteStep(step.layer, step.phase, most, count))
+                most = count = 0
     return tuple(steps)
 
 

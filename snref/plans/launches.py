@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from sys import modules
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 from snref.plans.tensor import Tensor
 
@@ -67,23 +67,26 @@ class Launch:
     bytes_accessed: int = -1
 
     def __post_init__(self) -> None:
-        if any(tensor is None for tensor in self.outputs):
+        if None in self.outputs:
             raise ValueError(
                 f"kernel {self.kernel_name} writes None: where no gradient is wanted, "
                 "node.dx is None, and the layer returns no launch"
             )
-        words: list[tuple[str, tuple[str, ...]]] = [(self.view, VIEWS)]
-        words += [(setting, SETTINGS) for _, _, setting in self.may_overwrite]
-        for word, allowed in words:
-            if word not in allowed:
-                raise ValueError(
-                    f"kernel {self.kernel_name}: {word!r}: must be one of "
-                    f"{', '.join(map(repr, allowed))}"
-                )
+        if self.view not in VIEWS:
+            self._refuse(self.view, VIEWS)
+        for _, _, setting in self.may_overwrite:
+            if setting not in SETTINGS:
+                self._refuse(setting, SETTINGS)
         if self.bytes_accessed < 0:
             reads = self.inputs + (self.outputs if self.updates else ())
-            accessed = sum(tensor.nbytes for tensor in self.outputs + reads)
+            accessed = sum([tensor.nbytes for tensor in self.outputs + reads])
             object.__setattr__(self, "bytes_accessed", accessed)
+
+    def _refuse(self, word: str, allowed: tuple[str, ...]) -> NoReturn:
+        raise ValueError(
+            f"kernel {self.kernel_name}: {word!r}: must be one of "
+            f"{', '.join(map(repr, allowed))}"
+        )
 
     @property
     def kernel_name(self) -> str:
@@ -120,18 +123,29 @@ class Launch:
 
     def renamed(self, names: Mapping[Tensor, Tensor]) -> "Launch":
         """Return the launch with some of its tensors replaced by others."""
-        return replace(
-            self,
-            outputs=_renamed(self.outputs, names),
-            inputs=_renamed(self.inputs, names),
-            retained=_renamed(self.retained, names),
+        if names.keys().isdisjoint(self.tensors):
+            return self
+        return Launch(
+            self.kernel,
+            _renamed(self.outputs, names),
+            _renamed(self.inputs, names),
+            self.scalars,
+            self.view,
+            self.updates,
+            self.portion,
+            _renamed(self.retained, names),
+            self.may_overwrite,
+            self.grid,
+            self.block,
+            self.flops,
+            self.bytes_accessed,
         )
 
 
 def _renamed(
     tensors: tuple[Tensor, ...], names: Mapping[Tensor, Tensor]
 ) -> tuple[Tensor, ...]:
-    return tuple(names.get(tensor, tensor) for tensor in tensors)
+    return tuple([names.get(tensor, tensor) for tensor in tensors])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

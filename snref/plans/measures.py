@@ -14,20 +14,15 @@ def memory(plan: Plan, workspace: bool = False) -> list[int]:
                device's memory must hold
     """
 
-    def counted(tensor: Tensor) -> int:
-        if workspace:
-            return tensor.aligned_bytes
-        return tensor.nbytes if tensor.is_data else 0
-
     in_use, usage = 0, []
     for step in plan.steps:
-        match step:
-            case Alloc(tensor):
-                in_use += counted(tensor)
-            case Free(tensor):
-                in_use -= counted(tensor)
-            case Run() | Offload() | Prefetch():
-                pass
+        if isinstance(step, Alloc | Free):
+            tensor = step.tensor
+            if workspace:
+                nbytes = tensor.aligned_bytes
+            else:
+                nbytes = tensor.nbytes if tensor.is_data else 0
+            in_use += nbytes if isinstance(step, Alloc) else -nbytes
         usage.append(in_use)
     return usage
 

@@ -30,30 +30,44 @@ class Run:
     offload: bool = False
     reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
     writes: tuple[Tensor, ...] = field(init=False, repr=False)
+    choices: tuple[Choice, ...] = field(init=False, repr=False)
+    workspaces: tuple[Tensor, ...] = field(init=False, repr=False)
     working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
     touched: tuple[Tensor, ...] = field(init=False, repr=False)  # and workspaces
     _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         work: Any = self.work  # of a layer that anyone may have written
-        if not isinstance(work, tuple) or not all(isinstance(w, Work) for w in work):
-            raise ValueError(
-                f"{self.layer} {self.phase} returned {work!r:.80}: it must return a "
-                "tuple of launches"
-            )
         reads: dict[Tensor, None] = {}
         writes: dict[Tensor, None] = {}
-        for piece in self.work:
+        choices: list[Choice] = []
+        well_made = isinstance(work, tuple)
+        for piece in work if well_made else ():
+            if isinstance(piece, Choice):
+                choices.append(piece)
+            elif not isinstance(piece, Launch):
+                well_made = False
+                break
             for tensor in piece.reads:
                 if tensor not in writes:
                     reads[tensor] = None
             for tensor in piece.outputs:
                 writes[tensor] = None
+        if not well_made:
+            raise ValueError(
+                f"{self.layer} {self.phase} returned {work!r:.80}: it must return a "
+                "tuple of launches"
+            )
         scheduled = tuple([t for t in {**reads, **writes} if t.scheduled])
-        object.__setattr__(self, "reads", tuple(reads))
-        object.__setattr__(self, "writes", tuple(writes))
-        object.__setattr__(self, "working_set", scheduled)
-        object.__setattr__(self, "touched", scheduled + self.workspaces)
+        scratch = [c.workspace for c in choices if c.workspace is not None]
+        workspaces = tuple(dict.fromkeys(scratch)) if scratch else ()
+        set_field = object.__setattr__  # the class is frozen
+        set_field(self, "reads", tuple(reads))
+        set_field(self, "writes", tuple(writes))
+        set_field(self, "choices", tuple(choices))
+        set_field(self, "workspaces", workspaces)
+        set_field(self, "working_set", scheduled)
+        set_field(self, "touched", scheduled + workspaces)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -65,15 +79,6 @@ class Run:
             object.__setattr__(self, "_launches", tuple(calls))
         assert self._launches is not None
         return self._launches
-
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        return tuple(piece for piece in self.work if isinstance(piece, Choice))
-
-    @property
-    def workspaces(self) -> tuple[Tensor, ...]:
-        scratch = (c.workspace for c in self.choices if c.workspace is not None)
-        return tuple(dict.fromkeys(scratch))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,8 @@ Kind: TypeAlias = Literal[
 
 ALIGNMENT = 256  # bytes; where cudaMalloc places and what coalesced access likes
 ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2}
-SCHEDULED = frozenset(("activation", "gradient", "workspace"))
+DATA = frozenset(("activation", "gradient"))
+SCHEDULED = DATA | {"workspace"}
 
 
 def aligned(nbytes: int) -> int:
@@ -46,23 +47,19 @@ class Tensor:
     kind: Kind = "activation"
     dtype: DType = "float32"
     nbytes: int = field(init=False, repr=False)
-    aligned_bytes: int = field(
-        init=False, repr=False
-    )  # nbytes, rounded up to the alignment
+    aligned_bytes: int = field(init=False, repr=False)  # nbytes, rounded up
     scheduled: bool = field(init=False, repr=False)  # the rest stays on the device
+    is_data: bool = field(init=False, repr=False)  # the papers count it: y or dy
 
     def __post_init__(self) -> None:
         nbytes = ITEM_BYTES[self.dtype] * prod(self.shape)
-        object.__setattr__(self, "nbytes", nbytes)
-        object.__setattr__(self, "aligned_bytes", aligned(nbytes))
-        object.__setattr__(self, "scheduled", self.kind in SCHEDULED)
+        set_field = object.__setattr__  # the class is frozen
+        set_field(self, "nbytes", nbytes)
+        set_field(self, "aligned_bytes", aligned(nbytes))
+        set_field(self, "scheduled", self.kind in SCHEDULED)
+        set_field(self, "is_data", self.kind in DATA)
 
     @property
     def size(self) -> int:
         """Return the number of elements."""
         return prod(self.shape)
-
-    @property
-    def is_data(self) -> bool:
-        """Whether the papers count it: a layer's output or a data gradient."""
-        return self.kind in ("activation", "gradient")

@@ -36,8 +36,7 @@ end.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from snref.plans.launches import Choice, Launch, Work
 from snref.plans.measures import host_memory, memory
@@ -61,12 +60,11 @@ NOTHING = 0  # the value of a tensor that is allocated but not written
 LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
 
 
-@dataclass(frozen=True, slots=True)
-class _Effect:
+class _Effect(NamedTuple):
     """The values that a launch (or a choice) of the route reads and writes."""
 
-    reads: tuple[Value, ...]
-    writes: tuple[int, ...]
+    reads: Sequence[Value]
+    writes: Sequence[int]
     portion: tuple[int, int] | None
 
 
@@ -117,21 +115,22 @@ class _Route:
 
     def _execute(self, index: int, run: Run, piece: Work) -> _Effect:
         content = self.after
+        reads: list[Value] = []
         for tensor in piece.reads:
             value = content.get(tensor)
             if value is None:
                 if tensor.scheduled or tensor.kind == "parameter_gradient":
                     _fault(index, run, f"reads {tensor.name}, which has no value")
-                content[tensor] = self.before[tensor] = self._new(tensor, None)
+                value = content[tensor] = self.before[tensor] = self._new(tensor, None)
             elif isinstance(value, tuple) and NOTHING in value:
                 _fault(
                     index, run, f"reads {tensor.name}, of which a portion is missing"
                 )
-        reads = tuple(content[tensor] for tensor in piece.reads)
-        writes = tuple(self._new(tensor, run) for tensor in piece.outputs)
+            reads.append(value)
+        writes = [self._new(tensor, run) for tensor in piece.outputs]
         portion = piece.portion if isinstance(piece, Launch) else None
-        for tensor, value in zip(piece.outputs, writes, strict=True):
-            content[tensor] = _written(content.get(tensor), value, portion)
+        for tensor, new in zip(piece.outputs, writes, strict=True):
+            content[tensor] = _written(content.get(tensor), new, portion)
         return _Effect(reads, writes, portion)
 
     def _new(self, tensor: Tensor, run: Run | None) -> int:
@@ -190,9 +189,13 @@ def _check_training(runs: Runs) -> None:
 
 def _compare(index: int, run: Run, origin: Run) -> None:
     """Check that a run has the kernels of the route's, on tensors that may stand in."""
-    if [*map(_settings, run.work)] != [*map(_settings, origin.work)]:
+    if len(run.work) != len(origin.work):
         _fault(index, run, "has other kernels than in the route")
     for theirs, ours in zip(origin.work, run.work, strict=True):
+        if ours is theirs:
+            continue
+        if not _same_settings(ours, theirs):
+            _fault(index, run, "has other kernels than in the route")
         for their, our in zip(theirs.tensors, ours.tensors, strict=True):
             if our is their:
                 continue
@@ -208,24 +211,31 @@ def _compare(index: int, run: Run, origin: Run) -> None:
         _check_aliases(index, run, theirs, ours)
 
 
-def _settings(work: Work) -> tuple[object, ...]:
-    """Return all that a plan may not change of a launch, or of a choice.
+def _same_settings(ours: Work, theirs: Work) -> bool:
+    """Return whether all that a plan may not change is equal.
 
     Scalars are compared as text, which tells 1 from 1.0, as kernels do.
     """
-    if isinstance(work, Choice):
-        return (work.part, work.algorithms)
+    if isinstance(ours, Choice) or isinstance(theirs, Choice):
+        return (
+            isinstance(ours, Choice)
+            and isinstance(theirs, Choice)
+            and (ours.part, ours.algorithms) == (theirs.part, theirs.algorithms)
+        )
+    ours_said, theirs_said = ours.scalars, theirs.scalars
     return (
-        work.kernel,
-        repr(work.scalars),
-        work.view,
-        work.updates,
-        work.portion,
-        work.grid,
-        work.block,
-        work.flops,
-        work.bytes_accessed,
-        *map(len, (work.outputs, work.inputs, work.retained)),
+        ours.kernel == theirs.kernel
+        and (ours_said is theirs_said or repr(ours_said) == repr(theirs_said))
+        and ours.view == theirs.view
+        and ours.updates == theirs.updates
+        and ours.portion == theirs.portion
+        and ours.grid == theirs.grid
+        and ours.block == theirs.block
+        and ours.flops == theirs.flops
+        and ours.bytes_accessed == theirs.bytes_accessed
+        and len(ours.outputs) == len(theirs.outputs)
+        and len(ours.inputs) == len(theirs.inputs)
+        and len(ours.retained) == len(theirs.retained)
     )
 
 
@@ -265,6 +275,7 @@ class _Device:
 
     def execute(self, plan: Plan) -> None:
         """Execute every step; then check that nothing is missing, left or useless."""
+        content = self.content
         for index, step in enumerate(plan.steps):
             if isinstance(step, Run):
                 self.run(index, step)
@@ -273,15 +284,15 @@ class _Device:
             if not tensor.scheduled:
                 _fault(index, step, f"is a {tensor.kind}, which is resident")
             if isinstance(step, Alloc):
-                if tensor in self.content:
+                if tensor in content:
                     _fault(index, step, "is allocated already")
-            elif tensor not in self.content:
+                content[tensor] = NOTHING
+                continue
+            if tensor not in content:
                 _fault(index, step, "is not allocated")
             match step:
-                case Alloc():
-                    self.content[tensor] = NOTHING
                 case Free():
-                    del self.content[tensor]
+                    del content[tensor]
                     self.unread.pop(tensor, None)
                 case Offload():
                     self.offload(index, step)
@@ -305,8 +316,10 @@ class _Device:
         else:
             self.check_order(index, run)
             self.first[key] = run
-        content = self.content
-        before = [content.get(tensor) for tensor in run.writes]
+        content, unread = self.content, self.unread
+        # What a value was matters only if one is brought back, or is still unread.
+        brings = again or bool(unread)
+        before = [content.get(tensor) for tensor in run.writes] if brings else []
         for piece, effect in zip(run.work, self.route.effects[key], strict=True):
             for tensor, expected in zip(piece.reads, effect.reads, strict=True):
                 if content.get(tensor) != expected:
@@ -316,15 +329,21 @@ class _Device:
             for tensor, value in zip(piece.outputs, effect.writes, strict=True):
                 if tensor.scheduled and tensor not in content:
                     _fault(index, run, f"writes {tensor.name}, which is not allocated")
-                content[tensor] = _written(content.get(tensor), value, effect.portion)
+                if effect.portion is None:
+                    content[tensor] = value
+                else:
+                    old = content.get(tensor)
+                    content[tensor] = _written(old, value, effect.portion)
+        if not brings:
+            return
         for tensor in run.reads:
             self.read(tensor)
-        for tensor, old in zip(run.writes, before, strict=True):
-            if content[tensor] != old:
+        for tensor, earlier in zip(run.writes, before, strict=True):
+            if content[tensor] != earlier:
                 if not isinstance(content[tensor], tuple):  # not only a portion of it
-                    self.unread.pop(tensor, None)
+                    unread.pop(tensor, None)
                 if again:
-                    self.unread.setdefault(tensor, []).append(index)
+                    unread.setdefault(tensor, []).append(index)
 
     def read(self, tensor: Tensor) -> None:
         """Note that the recomputations or the copy that brought a value were of use."""
@@ -402,9 +421,10 @@ class _Device:
                 raise InvalidPlan(
                     f"{end}: {tensor.name} holds {self.route.describe(found)}"
                 )
-        for index, step in enumerate(plan.steps):
-            if isinstance(step, Alloc) and step.tensor in self.content:
-                _fault(index, step, "is still allocated at the end")
+        if any(tensor.scheduled for tensor in self.content):
+            for index, step in enumerate(plan.steps):
+                if isinstance(step, Alloc) and step.tensor in self.content:
+                    _fault(index, step, "is still allocated at the end")
         for index, step in self.useless.items():
             why = "the value was there already, or nobody reads it"
             if isinstance(step, Run):

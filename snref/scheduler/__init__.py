@@ -63,20 +63,18 @@ def schedule(
         plan = recompute(plan, options.recompute)
         plan = offload(plan, options.transfers, ahead)
         allocated = free_dead(plan) if options.liveness else hold_all(plan)
+        placed = _placed(allocated, options, costs)
         limit = options.limit
-        placed = _placed(allocated, limit)
         if placed is None and limit is not None and options.transfers == "cache":
             # The cache evicts by address. So it replaces three passes: it allocates,
             # places, and chooses algorithms by the holes that it leaves.
-            plan = refined_cache(
+            placed = refined_cache(
                 plan,
                 limit,
                 victim,
                 partial(choose, costs=costs, allowed=options.algorithms),
             )
-        else:
-            plan = _completed(plan, allocated, placed, options, costs)
-        check_host(plan, options.host_capacity)
+        plan = _checked(placed, allocated, options)
         verify(
             plan,
             route,
@@ -96,10 +94,7 @@ def complete(plan: Plan, options: Options, costs: Costs | None = None) -> Plan:
     Raises OutOfMemory, which names the step and the least capacity that works.
     """
     allocated = free_dead(plan) if options.liveness else hold_all(plan)
-    placed = _placed(allocated, options.limit)
-    plan = _completed(plan, allocated, placed, options, costs)
-    check_host(plan, options.host_capacity)
-    return plan
+    return _checked(_placed(allocated, options, costs), allocated, options)
 
 
 def check_host(plan: Plan, host_capacity: int | None) -> None:
@@ -109,50 +104,38 @@ def check_host(plan: Plan, host_capacity: int | None) -> None:
         raise OutOfMemory("the host", kept, host_capacity, kept)
 
 
-def _completed(
-    plan: Plan,
-    allocated: Plan,
-    placed: Plan | None,
-    options: Options,
-    costs: Costs | None,
-) -> Plan:
-    """Return the plan with its algorithms. Raises OutOfMemory if it is not placed."""
+def _checked(placed: Plan | None, allocated: Plan, options: Options) -> Plan:
+    """Return the placed plan. Raise OutOfMemory if there is none, or for the host."""
     if placed is None:
         run, least = peak_run(allocated), extent(place(allocated))
         raise OutOfMemory(f"{run.layer} {run.phase}", least, options.limit or 0, least)
-    return _with_workspaces(plan, placed, options, costs)
+    check_host(placed, options.host_capacity)
+    return placed
 
 
-def _placed(plan: Plan, limit: int | None) -> Plan | None:
-    """Place an allocated plan; return None if it does not fit the limit."""
-    if limit is None:
-        return place(plan)
-    if max(memory(plan, workspace=True), default=0) > limit:
-        return None
-    placed = place(plan, limit)
-    return placed if extent(placed) <= limit else None
-
-
-def _with_workspaces(
-    plan: Plan, placed: Plan, options: Options, costs: Costs | None
-) -> Plan:
-    """Choose algorithms, allocate and place; ``placed`` if no workspaces are to be had.
+def _placed(plan: Plan, options: Options, costs: Costs | None) -> Plan | None:
+    """Choose algorithms for an allocated plan and place it; None if it does not fit.
 
     Without a limit, workspaces get what the tensors leave below their own peak: they
     cost no memory. With a limit, they get what the tensors leave below it; if
     fragmentation makes the plan too large, try again with less for workspaces.
     """
-    limit = options.limit
-    if costs is None or options.algorithms == "none":
-        return placed
-    if limit is None and not options.liveness:
-        return placed  # always at its peak
-    capacity = max(memory(placed, workspace=True)) if limit is None else limit
-    for _ in range(4):
-        full = choose_algorithms(plan, capacity, costs, options.algorithms)
-        full = place(free_dead(full) if options.liveness else hold_all(full), limit)
-        excess = 0 if limit is None else extent(full) - limit
-        if excess <= 0:
-            return full
-        capacity -= excess
+    limit, algorithms = options.limit, options.algorithms
+    peak = max(memory(plan, workspace=True), default=0)
+    if limit is None:
+        # Without liveness every step is at the peak.
+        if costs is not None and options.liveness:
+            plan = choose_algorithms(plan, peak, costs, algorithms)
+        return place(plan)
+    placed = place(plan, limit) if peak <= limit else None
+    if placed is None or extent(placed) > limit:
+        return None
+    if costs is not None and algorithms != "none":
+        capacity = limit
+        for _ in range(4):
+            full = place(choose_algorithms(plan, capacity, costs, algorithms), limit)
+            excess = extent(full) - limit
+            if excess <= 0:
+                return full
+            capacity -= excess
     return placed

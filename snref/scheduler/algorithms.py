@@ -13,7 +13,8 @@ fastest  any algorithm, as in the paper
 
 A convolution with 1,024 bytes left, and with 512:
 
->>> from snref.plans import Algorithm
+>>> from snref.plans import Algorithm, Choice
+>>> from snref.scheduler.liveness import free_dead
 >>> x, w, y = Tensor("x", (64,)), Tensor("w", (9,), "parameter"), Tensor("y", (64,))
 >>> slow = Algorithm("tiled", "taps", 0, 9, 9, lambda y, x, w, scratch: ())
 >>> fast = Algorithm("im2col", "taps", 900, 9, 9, lambda y, x, w, scratch: ())
@@ -23,15 +24,34 @@ A convolution with 1,024 bytes left, and with 512:
 ... }
 >>> costs = Costs("by hand", {}, seconds, to_host=1e9, to_device=1e9)
 >>> for left in 1024, 512:
-...     print(choose_algorithms(Plan((run,)), 512 + left, costs, "exact"))
+...     allocated = free_dead(Plan((run,)))
+...     print(choose_algorithms(allocated, 512 + left, costs, "exact"))
+alloc     x  256
+alloc     y  256
+alloc     conv1.workspace  900
 forward   conv1  x -> y  [forward=im2col]
+free      x
+free      y
+free      conv1.workspace
+alloc     x  256
+alloc     y  256
 forward   conv1  x -> y
+free      x
+free      y
 """
 
-from dataclasses import replace
-
-from snref.plans import Algorithm, Choice, Plan, Run, Step, Tensor, aligned
-from snref.scheduler.liveness import last_uses
+from snref.plans import (
+    Algorithm,
+    Alloc,
+    Choice,
+    Free,
+    Plan,
+    Run,
+    Step,
+    Tensor,
+    Work,
+    aligned,
+)
 from snref.scheduler.options import Algorithms
 from snref.timing.costs import Costs
 
@@ -41,25 +61,31 @@ def choose_algorithms(
 ) -> Plan:
     """Give every convolution the fastest algorithms that fit the bytes left at it.
 
-    capacity  bytes for tensors and workspaces. The plan is not allocated yet: which
-              tensors are in use at a step follows from liveness
+    Return the plan with workspaces, each of them allocated for its run only.
+
+    plan      allocated; workspaces that it has already are replaced
+    capacity  bytes for tensors and workspaces
     allowed   which algorithms may be chosen
     """
     steps: list[Step] = []
-    allocated: set[Tensor] = set()
     in_use = 0
-    for step, dying in zip(plan.steps, last_uses(plan), strict=True):
-        touched = step.working_set if isinstance(step, Run) else (step.tensor,)
-        for tensor in touched:
-            if tensor not in allocated:
-                allocated.add(tensor)
-                in_use += tensor.aligned_bytes
-        if isinstance(step, Run):
+    unneeded: tuple[Tensor, ...] = ()  # workspaces of the run before
+    for step in plan.steps:
+        if isinstance(step, Alloc | Free) and step.tensor.kind == "workspace":
+            continue
+        if isinstance(step, Free):
+            in_use -= step.tensor.aligned_bytes
+        else:
+            steps += map(Free, unneeded)
+            unneeded = ()
+        if isinstance(step, Alloc):
+            in_use += step.tensor.aligned_bytes
+        elif isinstance(step, Run) and step.choices:
             step = choose(step, capacity - in_use, costs, allowed)
+            unneeded = step.workspaces
+            steps += map(Alloc, unneeded)
         steps.append(step)
-        allocated.difference_update(dying)
-        in_use -= sum(tensor.aligned_bytes for tensor in dying)
-    return Plan(tuple(steps))
+    return Plan((*steps, *map(Free, unneeded)))
 
 
 def choose(run: Run, left: int, costs: Costs | None, allowed: Algorithms) -> Run:
@@ -68,40 +94,44 @@ def choose(run: Run, left: int, costs: Costs | None, allowed: Algorithms) -> Run
     The parts of a run are computed one after the other, so they share one workspace.
     Without costs the run stays as it is.
     """
-    if costs is None or allowed == "none":
+    if costs is None or allowed == "none" or not run.choices:
         return run
 
-    def best(choice: Choice) -> Algorithm:
-        first = choice.algorithms[0]
-        return min(
-            (
-                algorithm
-                for algorithm in choice.algorithms
-                if aligned(algorithm.workspace) <= left
-                and (allowed == "fastest" or algorithm.order == first.order)
-            ),
-            key=lambda a: (
-                costs.algorithm(run.layer, choice.part, a.name),
-                a.workspace,
-            ),
-            default=first,
-        )
-
-    chosen = {choice: best(choice) for choice in run.choices}
+    chosen = {c: _fastest(run.layer, c, left, costs, allowed) for c in run.choices}
     if all(choice.chosen is algorithm for choice, algorithm in chosen.items()):
         return run
     nbytes = max(algorithm.workspace for algorithm in chosen.values())
     scratch = Tensor(f"{run.layer}.workspace", (-(-nbytes // 4),), "workspace")
-    return replace(
-        run,
-        work=tuple(
-            replace(
-                piece,
-                chosen=chosen[piece],
-                workspace=scratch if chosen[piece].workspace else None,
+    work: list[Work] = []
+    for piece in run.work:
+        if isinstance(piece, Choice):
+            algorithm = chosen[piece]
+            piece = Choice(
+                piece.part,
+                piece.output,
+                piece.inputs,
+                piece.algorithms,
+                algorithm,
+                scratch if algorithm.workspace else None,
             )
-            if isinstance(piece, Choice)
-            else piece
-            for piece in run.work
-        ),
-    )
+        work.append(piece)
+    return Run(run.layer, run.phase, tuple(work), run.checkpoint, run.offload)
+
+
+def _fastest(
+    layer: str, choice: Choice, left: int, costs: Costs, allowed: Algorithms
+) -> Algorithm:
+    """Return the fastest algorithm that is allowed and fits; the first needs nothing.
+
+    Of two that are equally fast, the one with the smaller workspace.
+    """
+    first = best = choice.algorithms[0]
+    least = costs.algorithm(layer, choice.part, first.name)
+    for algorithm in choice.algorithms[1:]:
+        if aligned(algorithm.workspace) <= left and (
+            allowed == "fastest" or algorithm.order == first.order
+        ):
+            seconds = costs.algorithm(layer, choice.part, algorithm.name)
+            if (seconds, algorithm.workspace) < (least, best.workspace):
+                best, least = algorithm, seconds
+    return best

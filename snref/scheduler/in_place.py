@@ -22,8 +22,6 @@ backward  relu1  y dy -> dy
 backward  conv1  dy -> dw
 """
 
-from dataclasses import replace
-
 from snref.plans import Launch, Plan, Run, Tensor, only_runs
 from snref.scheduler.options import Overwrite
 
@@ -39,7 +37,8 @@ def overwrite(plan: Plan, setting: Overwrite) -> Plan:
     names: dict[Tensor, Tensor] = {}  # a renamed tensor -> what it is now
     last_reader: dict[Tensor, Run] = {}
     for run in runs:
-        last_reader |= dict.fromkeys(run.reads, run)
+        for tensor in run.reads:
+            last_reader[tensor] = run
     steps: list[Run] = []
     for run in runs:
         for piece in run.work:
@@ -55,4 +54,5 @@ def _renamed(run: Run, names: dict[Tensor, Tensor]) -> Run:
     """Rename the tensors of a run. If none has a new name, it is the same run."""
     if names.keys().isdisjoint(run.reads) and names.keys().isdisjoint(run.writes):
         return run
-    return replace(run, work=tuple(work.renamed(names) for work in run.work))
+    work = tuple([piece.renamed(names) for piece in run.work])
+    return Run(run.layer, run.phase, work, run.checkpoint, run.offload)

@@ -53,15 +53,12 @@ def pack(
     def extent(offsets: list[int]) -> int:
         return max(map(int.__add__, offsets, sizes), default=0)
 
-    offsets = _sweep(sizes, events)
     peak, _ = _peak(sizes, events)
+    offsets = _sweep(sizes, events)
     if extent(offsets) > peak:
-        offsets = min(
-            offsets,
-            _sweep(sizes, _reversed(events)),
-            first_fit(Pool(None), sizes, events),
-            key=extent,
-        )
+        offsets = min(offsets, _sweep(sizes, _reversed(events)), key=extent)
+    if extent(offsets) > peak:
+        offsets = min(offsets, first_fit(Pool(None), sizes, events), key=extent)
     enough = max(peak, slab) if hurry else peak
     overlaps = None if extent(offsets) <= enough else overlapping(sizes, events)
     if overlaps is None:
@@ -100,7 +97,7 @@ def _sweep(sizes: list[int], events: list[Event]) -> list[int]:
 
 def _reversed(events: list[Event]) -> list[Event]:
     """Reverse time: an allocation that ends begins."""
-    return [Event(event.allocation, not event.begins) for event in reversed(events)]
+    return [Event(number, not begins) for number, begins in reversed(events)]
 
 
 def _peak(sizes: list[int], events: list[Event]) -> tuple[int, int]:

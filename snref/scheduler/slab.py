@@ -58,11 +58,13 @@ class Pool:
             raise ValueError("fit 'last' needs a slab with an end")
         size = self._rounded(nbytes)
         holes = self._holes if fit == "first" else reversed(self._holes)
-        for start, end in holes:  # few: linear is fast enough
+        for number, (start, end) in enumerate(holes):  # few: linear is fast enough
             if end - start >= size:
-                offset = start if fit == "first" else end - size
-                self.take(offset, size)
-                return offset
+                if fit == "first":
+                    self._take(number, start, size)
+                    return start
+                self._take(len(self._holes) - 1 - number, end - size, size)
+                return end - size
         return None
 
     def take(self, offset: int, nbytes: int) -> bool:
@@ -74,24 +76,36 @@ class Pool:
             raise ValueError(f"offset {offset}: must be a multiple of {self.block}")
         size = self._rounded(nbytes)
         index = bisect(self._holes, (offset, ENDLESS)) - 1  # begins there or before
-        start, end = self._holes[index] if index >= 0 else (0, 0)
-        if offset + size > end:
+        if index < 0 or offset + size > self._holes[index][1]:
             return False
-        rest = (start, offset), (offset + size, end)
-        self._holes[index : index + 1] = [(a, b) for a, b in rest if a < b]
+        self._take(index, offset, size)
+        return True
+
+    def _take(self, index: int, offset: int, size: int) -> None:
+        """Allocate in the hole of this index."""
+        start, end = self._holes[index]
+        stop = offset + size
+        if start == offset and stop == end:
+            del self._holes[index]
+        elif start == offset:
+            self._holes[index] = stop, end
+        elif stop == end:
+            self._holes[index] = start, offset
+        else:
+            self._holes[index : index + 1] = (start, offset), (stop, end)
         self._allocated[offset] = size
         self.in_use += size
-        self.extent = max(self.extent, offset + size)
-        return True
+        if stop > self.extent:
+            self.extent = stop
 
     def free(self, offset: int) -> None:
         """Return an allocation to the holes, merged with those beside it.
 
         Raises ValueError if nothing is allocated at this offset.
         """
-        if offset not in self._allocated:
+        size = self._allocated.pop(offset, 0)
+        if not size:
             raise ValueError(f"nothing is allocated at offset {offset}")
-        size = self._allocated.pop(offset)
         self.in_use -= size
         start, end, holes = offset, offset + size, self._holes
         index = bisect(holes, (offset,))
@@ -106,7 +120,7 @@ class Pool:
         """Bytes in whole blocks, at least one."""
         if nbytes < 0:
             raise ValueError(f"an allocation of {nbytes} bytes: must be >= 0")
-        return max(1, -(-nbytes // self.block)) * self.block
+        return (-(-nbytes // self.block) or 1) * self.block
 
 
 class Event(NamedTuple):

@@ -15,7 +15,8 @@ def no_garbage_collection() -> Iterator[None]:
     """Pause the collector. Pauses may be nested, and may overlap in threads.
 
     Plans and compilers make many small objects and few cycles. The search for those
-    takes a good part of their time.
+    takes a good part of their time. What they have made counts as old in the end, so
+    that only the next full collection looks at it.
     """
     global _pauses, _collected
     with _lock:
@@ -29,4 +30,7 @@ def no_garbage_collection() -> Iterator[None]:
         with _lock:
             _pauses -= 1
             if not _pauses and _collected:
+                if not gc.get_freeze_count():  # else it would thaw what others froze
+                    gc.freeze()
+                    gc.unfreeze()  # into the oldest generation
                 gc.enable()

@@ -52,17 +52,23 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
     starts, ends = [], []
     for step in plan.steps:
         start = end = compute
+        if isinstance(step, Run):
+            for tensor in step.touched:
+                if tensor in ready:
+                    start = max(start, ready.pop(tensor))
+            for tensor in step.writes:
+                if tensor in copied:
+                    start = max(start, copied[tensor])
+            seconds = costs.seconds(step)
+            compute_seconds += seconds
+            compute = end = start + seconds
+            starts.append(start)
+            ends.append(end)
+            continue
+        tensor = step.tensor
         match step:
-            case Run():
-                for tensor in step.touched:
-                    start = max(start, ready.pop(tensor, start))
-                for tensor in step.writes:
-                    start = max(start, copied.get(tensor, start))
-                seconds = costs.seconds(step)
-                compute_seconds += seconds
-                compute = end = start + seconds
-            case Alloc(tensor, offset):
-                offsets[tensor] = offset
+            case Alloc():
+                offset = offsets[tensor] = step.offset
                 while leaving and leaving[0][0] <= compute:
                     leaving.popleft()
                 for until, first, last in leaving:
@@ -72,7 +78,7 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
                         or (first < offset + tensor.aligned_bytes and offset < last)
                     ):
                         ready[tensor] = max(until, ready.get(tensor, until))
-            case Free(tensor):
+            case Free():
                 ready.pop(tensor, None)
                 until = copied.pop(tensor, 0.0)
                 if until > compute:
@@ -80,12 +86,12 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
                     leaving.append(
                         (until, offset, (offset or 0) + tensor.aligned_bytes)
                     )
-            case Offload(tensor):
+            case Offload():
                 start = max(out, compute, ready.get(tensor, 0.0))
                 seconds = costs.copy_out(tensor.nbytes)
                 copy_out_seconds += seconds
                 out = copied[tensor] = on_host[tensor] = end = start + seconds
-            case Prefetch(tensor):
+            case Prefetch():
                 there = max(ready.get(tensor, 0.0), on_host.get(tensor, 0.0))
                 start = max(into, compute, there)
                 seconds = costs.copy_in(tensor.nbytes)

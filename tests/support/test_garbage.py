@@ -52,3 +52,21 @@ def test_a_failure_ends_the_pause():
     with pytest.raises(ValueError), no_garbage_collection():
         raise ValueError
     assert gc.isenabled()
+
+
+def test_what_a_pause_left_is_not_looked_at_before_the_next_full_collection():
+    with no_garbage_collection():
+        kept = [[] for _ in range(10_000)]
+    young = {id(thing) for thing in (*gc.get_objects(0), *gc.get_objects(1))}
+    assert not any(id(thing) in young for thing in kept)
+
+
+def test_objects_that_a_program_froze_stay_frozen():
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with no_garbage_collection():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
