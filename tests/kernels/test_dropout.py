@@ -74,6 +74,18 @@ def test_the_generator_is_philox(counter: str, key: str, expected: str) -> None:
     np.testing.assert_array_equal(out, e)
 
 
+def test_an_element_is_drawn_by_its_own_counter() -> None:
+    """Saved runs end in the same bits only as long as no word changes its place."""
+    seed, layer, iteration = 2018 + (5 << 32), 4, 7
+    compiled, drawn = simt.compile(words), np.zeros((3, 4), np.uint32)
+    for i in range(3):  # three words a quarter, of a tensor of 10
+        counter = np.array([i, 0, layer, iteration], np.uint32)
+        compiled[1, 32](drawn[i], counter, np.array([2018, 5], np.uint32))
+    x = np.ones(10, np.float32)
+    (y,) = forward(x, draw=(seed, layer, iteration))
+    np.testing.assert_array_equal(y > 0, (drawn.T.ravel() >= 2**31)[:10])
+
+
 @pytest.mark.parametrize("size", (1, 2, 3, 4, 5, 1023, 5000))
 @pytest.mark.parametrize("ratio", (0.0, 0.1, 0.5, 0.9))
 def test_elements_are_dropped_or_scaled(

@@ -18,7 +18,7 @@ from snref.layers import (
 )
 from snref.layers.base import Declarations, Node
 from snref.net import Net, route
-from snref.nets import alexnet, random_net
+from snref.nets import alexnet, find, random_net
 from snref.plans import Choice, Launch, Run, Work
 from snref.scheduler.in_place import overwrite
 
@@ -257,3 +257,48 @@ def test_what_only_copies_counts_no_arithmetic():
             else:
                 assert launch.flops > 0, run
     assert found == {*copies}
+
+
+# Additions, multiplications, comparisons and functions for each element of the first
+# output, counted by hand in the formulas of the layers' docstrings.
+OPERATIONS = {
+    "batchnorm.forward": 4,
+    "batchnorm.backward": 8,
+    "batchnorm.running": 8,
+    "bias.forward": 1,
+    "bias.forward_rows": 1,
+    "dropout.forward": 1,
+    "dropout.backward": 1,
+    "joins.add": 1,
+    "joins.accumulate": 1,
+    "lrn.forward": 14,
+    "lrn.backward": 30,
+    "planned.embedding.forward": 1,
+    "planned.gelu.forward": 8,
+    "planned.gelu.backward": 13,
+    "planned.layernorm.forward": 8,
+    "planned.layernorm.backward": 13,
+    "planned.pixel_softmax.forward": 9,
+    "planned.pixel_softmax.backward": 2,
+    "planned.token_softmax.forward": 9,
+    "planned.token_softmax.backward": 2,
+    "relu.forward": 1,
+    "relu.backward": 1,
+    "sgd.update": 6,
+    "softmax.forward": 5,
+    "softmax.backward": 2,
+}
+POOLS = "pool.average_forward", "pool.max_forward"
+
+
+def test_each_kernel_counts_the_operations_of_its_formula() -> None:
+    counted: dict[str, set[float]] = {}
+    for net in a_net_of_every_layer("original"), find("gpt2", 1), find("unet", 1):
+        for run in route(net).runs():
+            for launch in run.launches:
+                if launch.kernel in {*OPERATIONS, *POOLS}:
+                    share = launch.flops / launch.outputs[0].size
+                    counted.setdefault(launch.kernel, set()).add(share)
+    # The windows of the pools are 2 x 2 here, and 3 x 3.
+    assert [counted.pop(kernel) for kernel in POOLS] == [{4}, {4, 9}]
+    assert counted == {kernel: {count} for kernel, count in OPERATIONS.items()}
