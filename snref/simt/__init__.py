@@ -53,7 +53,7 @@ says of each name there whether it runs, differs or is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from snref.simt.checker import Check
 from snref.simt.debugger import Debug, Place
@@ -61,7 +61,7 @@ from snref.simt.ir import KernelError
 from snref.simt.profiler import Profile
 from snref.simt.run import Compiled, show
 
-__all__ = ["KernelError", "check", "compile", "debug", "profile", "show"]
+__all__ = ["KernelError", "check", "compile", "debug", "install", "profile", "show"]
 
 
 def compile(kernel: Any, threads: int | None = None) -> Compiled:
@@ -129,3 +129,20 @@ def debug(kernel: Any, thread: Place = 0, block: Place = 0) -> Debug:
     kernel's: an int32 that overflows, or `float32(1) + 0.5`, which is a float32 here.
     """
     return Debug(kernel, thread, block)
+
+
+def install(mode: Literal["compile", "check", "debug"] = "compile") -> None:
+    """Run everything that uses `numba.cuda` in this process on the CPU from now on.
+
+    For a notebook, or a program of your own: what `python -m snref.simt` does for a
+    whole program. Python processes that are started later run their kernels on the
+    CPU, too. `mode` says how kernels run that are defined from now on; call it again to
+    change the mode.
+
+    Kernels that were made before, and names imported before by `from numba.cuda import
+    to_device`, stay Numba's and need a GPU: a RuntimeWarning names those of the main
+    program. (`from numba import cuda` may come first.)
+    """
+    from snref.simt import drop_in  # it replaces what the rest of simt does not use
+
+    drop_in.install(mode)

@@ -3,11 +3,14 @@
     python -m snref.simt program.py
 
 replaces the host side of `numba.cuda` (arrays, streams, launches) by the one in this
-package. What a kernel calls (`cuda.grid`, `cuda.shared.array` ...) stays Numba's:
-`simt` knows these names. `names.py` says of every name whether it runs, differs or is
-refused.
+package, in the program's child processes, too (`children.py`). A notebook calls
+`simt.install()` instead. What a kernel calls (`cuda.grid`, `cuda.shared.array` ...)
+stays Numba's: `simt` knows these names. `names.py` says of every name whether it runs,
+differs or is refused.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,12 +20,14 @@ import numba
 from numba import cuda
 from numba.cuda.cudadrv import devicearray as numba_arrays
 from numba.cuda.cudadrv import devices as numba_devices
+from numba.cuda.dispatcher import CUDADispatcher
 from numba.np.ufunc.decorators import GUVectorize as CPUGUVectorize
 from numba.np.ufunc.decorators import Vectorize as CPUVectorize
 
 from snref import simt
 
 from . import arrays, devices, ufuncs
+from .children import inherited
 from .launching import make_jit
 from .names import REFUSED
 from .refusals import refused
@@ -106,6 +111,7 @@ def installed(mode: Mode = "compile") -> Iterator[None]:
         (numba_arrays, {"DeviceNDArray": arrays.DeviceNDArray}),
     )
     with ExitStack() as undo:
+        undo.enter_context(inherited(mode))
         for module, new in targets:
             for name in new.keys() & vars(module).keys():
                 undo.callback(setattr, module, name, getattr(module, name))
@@ -118,6 +124,34 @@ def installed(mode: Mode = "compile") -> Iterator[None]:
             registry.ondemand.pop("cuda", None)
             registry["cuda"] = ufunc
         yield
+
+
+_lasting = ExitStack()  # what `install` has done
+
+
+def install(mode: Mode = "compile") -> None:
+    """Replace `numba.cuda` until the process ends, or until the next call."""
+    _lasting.close()
+    numbas_own = _made_by_numba(vars(sys.modules["__main__"]))
+    if numbas_own:
+        warnings.warn(
+            f"{', '.join(numbas_own)}: made by Numba before simt.install() and in need "
+            "of a GPU; import or define again what is to run without one",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    _lasting.enter_context(installed(mode))
+
+
+def _made_by_numba(names: dict[str, Any]) -> list[str]:
+    """Those of the names that are bound to Numba's own kernels or host functions."""
+    replaced = [vars(cuda)[n] for n in replacements(simt.compile) if n in vars(cuda)]
+    own = [v for v in replaced if getattr(v, "__module__", "").startswith("numba.")]
+    return [
+        name
+        for name, value in names.items()
+        if isinstance(value, CUDADispatcher) or any(value is v for v in own)
+    ]
 
 
 def _restore(registry: Any, made: dict[str, Any], on_demand: dict[str, Any]) -> None:
