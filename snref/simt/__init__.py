@@ -83,14 +83,18 @@ def compile(kernel: Any, threads: int | None = None) -> Compiled:
 
 
 def check(
-    kernel: Any, outputs: Iterable[str] = (), scratch: Iterable[str] = ()
+    kernel: Any,
+    outputs: Iterable[str] = (),
+    scratch: Iterable[str] = (),
+    allow: Iterable[str] = (),
 ) -> Check:
     """Run the same launch slowly, with every access of every thread checked.
 
     Finds races within a block and between blocks, indices outside an array (negative
     ones, too), reads of shared and local arrays before anything was written there,
-    variables that a thread reads without having given them a value, and masks of warp
-    operations that name threads which do not take part. The parameters named in
+    variables that a thread reads without having given them a value, masks of warp
+    operations that name threads which do not take part, and threads that return before
+    a barrier, unless `allow` has "exited-before-barrier". The parameters named in
     `outputs` are taken to hold nothing yet, and must be written in full; those named in
     `scratch` hold nothing yet either, and may be written in part.
 
@@ -104,7 +108,7 @@ def check(
     with their source lines, thread and block. Its `findings` are all mistakes of the
     run as data (see `checker.Finding`).
     """
-    return Check(kernel, outputs, scratch)
+    return Check(kernel, outputs, scratch, allow)
 
 
 def profile(kernel: Any) -> Profile:

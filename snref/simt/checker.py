@@ -44,10 +44,12 @@ from snref.simt.shadow import (
     COLUMNS,
     COUNT,
     EPOCH,
+    EXITED,
     GIVEN,
     INDEX,
     LANES,
     MANY,
+    MAY_EXIT,
     NEVER,
     RAW,
     ROWS,
@@ -75,8 +77,8 @@ class Checked(Style):
     prepared = staticmethod(with_flags)
     imports = (
         "from snref.simt.shadow import inside1, inside2, inside3, inside4, inside5",
-        "from snref.simt.shadow import arrived, changed, fence, lanes, note, same, saw",
-        "from snref.simt.shadow import wrote",
+        "from snref.simt.shadow import arrived, changed, fence, lanes, note, present",
+        "from snref.simt.shadow import same, saw, wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
     )
@@ -254,6 +256,8 @@ class _Accesses(ast.NodeTransformer):
                 new = "fence(_fences, _now)"
             case ast.Call(ast.Name(ir.LANE)):
                 new = "arrived(_here, _t)"
+            case ast.Call(ast.Name(ir.PRESENT)):
+                new = f"present(_here, {self.style.word(self.line, '')}, _report)"
             case ast.Call(ast.Name(ir.UNASSIGNED), [ast.Constant(str(v))]):
                 self.style.unassigned.append(v)
                 me, number = self.style.word(self.line), len(self.style.unassigned) - 1
@@ -322,7 +326,14 @@ _KINDS = {
         "the mask of this operation names threads of the warp that do not take part; "
         "name those that do, or move it out of the branch",
     ),
+    EXITED: (
+        "exited-before-barrier",
+        "a thread of the block has returned before this barrier. GPUs since Volta do "
+        "not wait for it, older ones may wait for ever. Let it come to the barrier, or "
+        'allow it: simt.check(kernel, allow=("exited-before-barrier",))',
+    ),
 }
+ALLOWABLE = (_KINDS[EXITED][0],)  # findings that a user may allow
 
 
 @dataclass(frozen=True)
@@ -330,9 +341,10 @@ class Finding:
     """A mistake that check mode found.
 
     `kind` is out-of-bounds, uninitialised, race, unassigned (a variable), absent-lanes
-    (a warp operation) or never-written (an array of `outputs`). Of a race,
-    `other_line`, `other_thread` and `other_block` tell of the earlier access. Threads
-    and blocks are numbers, or tuples where they have several dimensions.
+    (a warp operation), exited-before-barrier (of which `thread` is one that has
+    returned) or never-written (an array of `outputs`). Of a race, `other_line`,
+    `other_thread` and `other_block` tell of the earlier access. Threads and blocks are
+    numbers, or tuples where they have several dimensions.
     """
 
     kind: str
@@ -353,9 +365,16 @@ class Check(Compiled):
     style = Checked
 
     def __init__(
-        self, kernel: Any, outputs: Iterable[str] = (), scratch: Iterable[str] = ()
+        self,
+        kernel: Any,
+        outputs: Iterable[str] = (),
+        scratch: Iterable[str] = (),
+        allow: Iterable[str] = (),
     ):
         super().__init__(kernel, threads=1)
+        self.allowed = set(allow)
+        for rule in self.allowed - set(ALLOWABLE):
+            raise ValueError(f"allow takes {', '.join(ALLOWABLE)}, not {rule!r}")
         self.outputs = set(outputs)
         self.blank = self.outputs | set(scratch)
         unknown = self.blank - set(inspect.signature(self.function).parameters)
@@ -378,6 +397,7 @@ class Check(Compiled):
             if shape:
                 shadow[n] = np.zeros((prod(shape), 2), np.int64)
         report = np.zeros((ROWS, COLUMNS), np.int64)
+        report[0, MAY_EXIT] = _KINDS[EXITED][0] in self.allowed
         here, fences = np.zeros(prod(block), np.bool_), np.zeros(prod(grid), np.int64)
         words = [shadow[n] for n, _ in module.facts["arrays"]]
         with in_c_order(arguments) as mine:  # as the numbers of elements are
@@ -441,7 +461,7 @@ class Check(Compiled):
         if kind == UNASSIGNED:
             n = _own_name(module.facts["unassigned"][array])
             what = f"{n} {what}"
-        elif kind != LANES:
+        elif kind not in (LANES, EXITED):
             n, shape = module.facts["arrays"][array >> 1]
             shape = shape or given[n].shape
             place = row[INDEX : INDEX + len(shape)].tolist()

@@ -81,6 +81,9 @@ def _count(
 ) -> ast.expr | None:
     """How many threads of a row pass `index < bound`, or `not index >= bound`."""
     match condition:
+        case ast.UnaryOp(ast.Not(), ast.Name(id)) if id in definitions:
+            condition = ast.UnaryOp(ast.Not(), definitions[id])
+    match condition:
         case ast.Compare(index, [ast.Lt()], [bound]):
             pass
         case ast.UnaryOp(ast.Not(), ast.Compare(index, [ast.GtE()], [bound])):

@@ -8,8 +8,11 @@ compiler writes:
     BARRIER()                            syncthreads (printed as _barrier(), and so on)
     CUT(mask)                            syncwarp; here all threads of the block wait
     FENCE()                              threadfence, for check mode
+    STAYS(e)                             the test around the rest of a kernel: threads
+                                         for which it is false have returned
     UNASSIGNED(v)                        check mode: a variable is read without a value
-    LANE()                               check mode: this thread takes part in the CUT
+    LANE()                               check mode: this thread takes part in what comes
+    PRESENT()                            check mode: do all threads of the block take part?
     ANY(m), COUNT(m), HIGHEST(e)         one value for the block, out of each thread's
     SLOT(v, i)                           the value of variable v in thread i
     CLEAR(v)                             v = 0 in every thread, taking part or not
@@ -33,7 +36,8 @@ import numba
 from numba.np import numpy_support
 
 BARRIER, CUT, FENCE = "_barrier", "_cut", "_fence"
-UNASSIGNED, LANE = "_unassigned", "_lane"
+STAYS = "_stays"
+UNASSIGNED, LANE, PRESENT = "_unassigned", "_lane", "_present"
 ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
 SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
 TOTALS = {ANY, COUNT, HIGHEST}
@@ -318,7 +322,26 @@ def names(node: ast.AST, store: bool | None = None) -> set[str]:
 
 def test(stmt: Compound) -> ast.expr:
     """What decides: the condition of an `if` or `while`, the range of a `for`."""
-    return stmt.iter if isinstance(stmt, ast.For) else stmt.test
+    if isinstance(stmt, ast.For):
+        return stmt.iter
+    match stmt.test:
+        case ast.Call(ast.Name(id), [condition]) if id == STAYS:
+            return condition
+    return stmt.test
+
+
+def stays(stmt: ast.stmt) -> bool:
+    """Is it the rest of a kernel, for the threads that have not returned before it?"""
+    return isinstance(stmt, ast.If) and test(stmt) is not stmt.test
+
+
+def truth(value: ast.expr) -> ast.expr:
+    """The condition as a bool."""
+    if isinstance(value, ast.Compare) or (
+        isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    ):
+        return value
+    return ast.IfExp(value, ast.Constant(True), ast.Constant(False))
 
 
 def target(stmt: ast.stmt) -> ast.expr | None:

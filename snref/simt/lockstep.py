@@ -12,13 +12,15 @@ rounds as the longest needs, and a mask (what a GPU's warp does, too):
 (thread 0 has the longest way; where that is not plain, `_highest(n - t)` finds out).
 
 A barrier under a condition that may differ is legal CUDA as long as it does not at this
-launch. The condition becomes thread 0's, and a thread that disagrees ends the launch:
+launch. All threads that have not returned must agree, or the launch ends:
 
-    if i < n:                             _c1 = i < n
-        _barrier()                ->      _agreed1 = _slot(_c1, 0)
-                                          _odd1 = _any(_c1 != _agreed1)
+    if i < n:                             _answer1 = i < n
+        _barrier()                ->      _agreed1 = _any(_answer1)
+                                          _odd1 = _any(_answer1 != _agreed1)
                                           if _odd1: _refuse(0)
                                           if _agreed1: _barrier()
+
+Threads that have returned are not waited for: `if _stays(...)` is left as it is.
 """
 
 from __future__ import annotations
@@ -165,6 +167,8 @@ class _Rewriter:
         if not self.uniformity.varies(ir.test(stmt)):
             return [new]
         line = stmt.lineno
+        if ir.stays(stmt):
+            return [new]
         if isinstance(new, ast.If):
             before, new.test = self.agreed(stmt, new.test)
             return [*before, new]
@@ -206,18 +210,19 @@ class _Rewriter:
         self, stmt: Compound, value: ast.expr, around: Compound | None = None
     ) -> tuple[list[ast.stmt], ast.expr]:
         """Statements that make sure of one answer, and the answer."""
-        held, agreed, odd = map(self.fresh, ("answer", "agreed", "odd"))
+        answer, agreed, odd = map(self.fresh, ("answer", "agreed", "odd"))
         line = stmt.lineno
+        trips = isinstance(stmt, ast.For)  # else the answer is yes or no
         problem = self.complaint(stmt, around or stmt)
         if self.split_by_construction(value):
             raise self.kernel.error(line, problem)
         self.sites.append(str(self.kernel.error(line, problem)))
         site = ast.Constant(len(self.sites) - 1)
-        differs = ast.Compare(name(held), [ast.NotEq()], [name(agreed)])
+        differs = ast.Compare(name(answer), [ast.NotEq()], [name(agreed)])
         refuse = ast.If(name(odd), [ast.Expr(call(ir.REFUSE, site))], [])
         return [
-            assign(held, value, line),
-            assign(agreed, call(ir.SLOT, name(held), ast.Constant(0)), line),
+            assign(answer, value if trips else ir.truth(value), line),
+            assign(agreed, call(ir.HIGHEST if trips else ir.ANY, name(answer)), line),
             assign(odd, call(ir.ANY, differs), line),
             at(refuse, line),
         ], at(name(agreed), line)

@@ -184,7 +184,7 @@ class _Notes(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_Expr(self, stmt: ast.Expr) -> ast.AST | None:
-        dropped = ir.called(stmt) in (ir.FENCE, ir.LANE)
+        dropped = ir.called(stmt) in (ir.FENCE, ir.LANE, ir.PRESENT)
         return None if dropped else self.generic_visit(stmt)
 
     def element(self, node: ast.Subscript, kind: int) -> ast.expr:

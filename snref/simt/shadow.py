@@ -23,14 +23,11 @@ THREAD, ATOMIC, WARP, MANY = 1023, 1024, 2048, 4096  # its number; it is atomic;
 # threads of its warp; of several warps
 OTHERS = 1 << 62  # in a read word: another block has read it, too
 GIVEN, NEVER = 0, -1  # instead of a write word: by the host; not at all
-BOUNDS, UNSET, RAW, WAW, WAR, UNASSIGNED, LANES = 1, 2, 3, 4, 5, 6, 7
+BOUNDS, UNSET, RAW, WAW, WAR, UNASSIGNED, LANES, EXITED = 1, 2, 3, 4, 5, 6, 7, 8
 KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # columns of a finding in the report
-COUNT, OUTSIDE, ACQUIRED = (
-    0,
-    1,
-    6,
-)  # of its first row: findings; an index outside of its
-# array; has the block done an atomic operation on global memory?
+# Columns of its first row: findings; an index outside of its array; has the block done
+# an atomic operation on global memory? may threads return before a barrier?
+COUNT, OUTSIDE, ACQUIRED, MAY_EXIT = 0, 1, 6, 7
 ROWS, COLUMNS = 33, 9  # of the report
 
 
@@ -242,8 +239,18 @@ def same(flat, at, value):
 
 @njit
 def arrived(here, t):
-    """Note that thread t takes part in the next barrier of its warp."""
+    """Note that thread t takes part in the next barrier, of its block or warp."""
     here[t] = True
+
+
+@njit
+def present(here, me, report):
+    """Check that every thread of the block takes part in the barrier."""
+    for t in range(here.size):
+        if not here[t] and report[0, MAY_EXIT] == 0:
+            note(report, int64(EXITED), me + t, me + t, int64(-1), int64(0))
+            break
+    here[:] = False
 
 
 @njit

@@ -86,6 +86,8 @@ class _Splitter:
             elif self.once(stmt):
                 if self.depends(stmt, pending):
                     cut()
+                if function == ir.BARRIER and self.exact:
+                    out += self.arrivals(stmt, masks)
                 out.append(Scalar(stmt))
             elif isinstance(stmt, COMPOUNDS) and self.outside(stmt):
                 cut()
@@ -112,6 +114,15 @@ class _Splitter:
             return [Scalar(ir.at(ast.Expr(ir.call(ir.CUT)), stmt.lineno))]
         arrive = ir.at(ast.Expr(ir.call(ir.LANE)), stmt.lineno)
         return [Run((arrive,), masks), Scalar(stmt)]
+
+    def arrivals(self, stmt: ast.stmt, masks: tuple[str, ...]) -> list[Tree]:
+        """What comes before a BARRIER to which some threads may not come, for styles
+        that look at it."""
+        if not masks:
+            return []
+        arrive = ir.at(ast.Expr(ir.call(ir.LANE)), stmt.lineno)
+        present = ir.at(ast.Expr(ir.call(ir.PRESENT)), stmt.lineno)
+        return [Run((arrive,), masks), Scalar(present)]
 
     def once(self, stmt: ast.stmt) -> bool:
         """Is it the same for all threads?"""
@@ -193,7 +204,7 @@ class _Splitter:
 
     def masked(self, stmt: ast.If, masks: tuple[str, ...]) -> list[Tree]:
         mask = self.fresh("mask")
-        branches = [(stmt.body, mask, _truth(stmt.test))]
+        branches = [(stmt.body, mask, ir.truth(ir.test(stmt)))]
         if stmt.orelse:
             opposite = ast.UnaryOp(ast.Not(), name(mask))
             branches.append((stmt.orelse, self.fresh("mask"), opposite))
@@ -205,12 +216,3 @@ class _Splitter:
             control = ir.at(ast.If(name(some), [], []), stmt.lineno)
             out.append(Control(control, self.split(body, (*masks, m))))
         return out
-
-
-def _truth(test: ast.expr) -> ast.expr:
-    """The condition as a bool."""
-    if isinstance(test, ast.Compare) or (
-        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    ):
-        return test
-    return ast.IfExp(test, ast.Constant(True), ast.Constant(False))

@@ -113,8 +113,11 @@ class _Analysis:
             self.divergent.add(stmt)
         diverges = stmt in self.divergent
         if isinstance(stmt, ast.If):
+            # Threads that have returned take no part in the rest: what the others give
+            # a value there is not read by those that skip it.
+            apart = diverges and not ir.stays(stmt)
             for i, branch in enumerate((stmt.body, stmt.orelse)):
-                inside = (*context, (stmt, i)) if diverges else context
+                inside = (*context, (stmt, i)) if apart else context
                 self.walk(branch, inside, alone)
             return
         inside = (*context, (stmt, 0)) if diverges else context

@@ -354,9 +354,9 @@ def barrier_behind_a_guard(a, out):
 @cuda.jit
 def barrier_after_some_returned(a, out):
     i = cuda.grid(1)
-    if i >= out.size - 20:  # wrong
+    if i >= out.size - 20:
         return
-    cuda.syncthreads()
+    cuda.syncthreads()  # wrong
     out[i] = a[i]
 
 
@@ -440,7 +440,7 @@ CASES = {
     race_through_a_device_function: (1, N, "no barrier between", ()),
     barrier_for_half_the_block: (1, N, "t differs between threads", ()),
     barrier_behind_a_guard: (1, N, "i differs between threads", ()),
-    barrier_after_some_returned: (1, N, "i differs between threads", ()),
+    barrier_after_some_returned: (1, N, "has returned before this barrier", ()),
     barrier_in_a_loop_some_leave: (1, N, "differ between threads", ()),
     barrier_in_loops_of_different_length: (1, N, "t differs between threads", ()),
     past_the_end_of_a_row: (1, (T, T), "s[0, 8] is out of bounds", ()),

@@ -50,8 +50,8 @@ threadIdx blockIdx blockDim gridDim grid gridsize; runs;
 laneid warpsize; runs; warps of 32
 shared local; runs; also dynamic shared memory
 const; runs; `const.array_like` of a global array
-syncthreads syncthreads_and syncthreads_count syncthreads_or; runs; refused where \
-threads of a block would disagree
+syncthreads syncthreads_and syncthreads_count syncthreads_or; runs; threads \
+that have returned are not waited for; refused where others disagree
 syncwarp all_sync any_sync eq_sync ballot_sync activemask; runs;
 shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync; runs;
 atomic; differs; in the order of threads: sums of floats are the same at each run

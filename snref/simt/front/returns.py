@@ -6,22 +6,35 @@
 
 A value goes into `_result` (`_result0`, `_result1` ... for a tuple). A `return` inside
 a loop sets `_done` and breaks; what follows the loop runs only `if not _done`.
+
+Where a thread may return from a kernel, `_leaves(test)` marks the test until it is
+known whether the others come to a barrier. If so, they wait for each other only:
+
+    if i >= n:                    if _stays(not i >= n):
+        return            ->          _barrier()
+    cuda.syncthreads()                c[i] = a[i]
+    c[i] = a[i]
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from snref.simt import ir
 from snref.simt.ir import COMPOUNDS, LOOPS, assign, at, name
 
 RESULT, DONE = "_result", "_done"
+_LEAVES = "_leaves"  # its second argument: do threads return in the body, or the else?
 
 
 def without_returns(
-    body: Sequence[ast.stmt],
+    body: Sequence[ast.stmt], kernel: bool = False
 ) -> tuple[list[ast.stmt], tuple[str, ...] | str | None]:
-    """The body, and the name (or the names, for a tuple) that its result goes to."""
+    """The body, and the name (or the names, for a tuple) that its result goes to.
+
+    In a kernel, tests are marked: the thread that returns from it has ended.
+    """
     returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
     values = [r.value for r in returns if r.value is not None]
     result: tuple[str, ...] | str | None = RESULT if values else None
@@ -33,7 +46,7 @@ def without_returns(
         return [*(body[:-1] if returns else body), *last], result
 
     flag = any(_needs_flag(s) for s in body)
-    out = _Structure(flag, result).block(body, False)
+    out = _Structure(flag, result, kernel).block(body, False)
     first = body[0].lineno
     return ([assign(DONE, ast.Constant(False), first)] if flag else []) + out, result
 
@@ -75,9 +88,45 @@ def _needs_flag(stmt: ast.stmt) -> bool:
     return False
 
 
+def unmarked(test: ast.expr) -> ast.expr:
+    """The test of an `if`, without the mark."""
+    match test:
+        case ast.Call(ast.Name(id), [inner, _]) if id == _LEAVES:
+            return inner
+    return test
+
+
+def for_those_who_stay(
+    test: ast.expr, branch: ast.If, fresh: Callable[[str], str]
+) -> list[ast.stmt]:
+    """The translated `branch`, given its test as it was marked.
+
+    The branch becomes two if threads return in one half and the others come to a
+    barrier in the other half: what the former still do comes first.
+    """
+    if unmarked(test) is test:
+        return [branch]
+    assert isinstance(test, ast.Call) and isinstance(test.args[1], ast.Constant)
+    line = branch.lineno
+    leave, stay = branch.body, branch.orelse
+    leaves, stays = branch.test, _opposite(branch.test)
+    if not test.args[1].value:
+        (leave, stay), (leaves, stays) = (stay, leave), (stays, leaves)
+    barrier = any(ir.calls(s, {ir.BARRIER}) for s in stay)
+    if not barrier or any(ir.calls(s, {ir.BARRIER}) for s in leave):
+        return [branch]
+    before: list[ast.stmt] = []
+    if leave:
+        gone = fresh("gone")
+        before = [assign(gone, ir.truth(leaves), line)]
+        before.append(at(ast.If(name(gone), leave, []), line))
+        stays = _opposite(name(gone))
+    return [*before, at(ast.If(ir.call(ir.STAYS, stays), stay, []), line)]
+
+
 class _Structure:
-    def __init__(self, flag: bool, result: tuple[str, ...] | str | None):
-        self.flag, self.result = flag, result
+    def __init__(self, flag: bool, result: tuple[str, ...] | str | None, kernel: bool):
+        self.flag, self.result, self.kernel = flag, result, kernel
 
     def block(self, stmts: Sequence[ast.stmt], in_loop: bool) -> list[ast.stmt]:
         out: list[ast.stmt] = []
@@ -106,18 +155,26 @@ class _Structure:
             nested = _always(stmt.body) or _always(stmt.orelse)
             after_body = rest if nested and not _always(stmt.body) else []
             after_else = rest if nested and not _always(stmt.orelse) else []
+            leave = _always(stmt.body)  # the body, or the else branch
             body = self.block([*stmt.body, *after_body], False)
             orelse = self.block([*stmt.orelse, *after_else], False)
             if body:
-                out.append(at(ast.If(stmt.test, body, orelse), line))
+                test = self.marked(stmt.test, leave) if nested else stmt.test
+                out.append(at(ast.If(test, body, orelse), line))
             elif orelse:
-                out.append(at(ast.If(_opposite(stmt.test), orelse, []), line))
+                test = self.marked(_opposite(stmt.test), not leave)
+                out.append(at(ast.If(test, orelse, []), line))
             return out if nested else out + self.unless_done(rest, line)
         return out
 
     def unless_done(self, rest: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
         body = self.block(rest, False)
-        return [at(ast.If(_opposite(name(DONE)), body, []), line)] if body else []
+        test = self.marked(_opposite(name(DONE)), False)
+        return [at(ast.If(test, body, []), line)] if body else []
+
+    def marked(self, test: ast.expr, leave: bool) -> ast.expr:
+        """The test, marked in a kernel: do threads return in the body?"""
+        return ir.call(_LEAVES, test, ast.Constant(leave)) if self.kernel else test
 
 
 def _opposite(test: ast.expr) -> ast.expr:

@@ -77,6 +77,7 @@ class Scope:
         else:
             tree, self.scope, self.nested = function, outer.scope, dict(outer.nested)
         self.tree = tree
+        kernel = not unit.kernel  # is it the kernel, or a function that it calls?
         unit.kernel = unit.kernel or tree.name
         self.params = [a.arg for a in tree.args.args]
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:
@@ -85,7 +86,7 @@ class Scope:
         self.nested |= {f.name: (f, self) for f in inner.values() if f is not None}
         plain = [copy.deepcopy(s) for s, f in inner.items() if f is None]
         body = desugar(plain, ir.names(tree), self.fail)
-        self.body, self.result = without_returns(body)
+        self.body, self.result = without_returns(body, kernel)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(self.nested, *stored)
         if outer is not None:  # variables of the function around

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from snref.simt import ir
 from snref.simt.front import records, vectors, views
 from snref.simt.front.calls import Calls
+from snref.simt.front.returns import for_those_who_stay, unmarked
 from snref.simt.ir import assign, at, expression, name
 
 
@@ -70,10 +71,11 @@ class Statements(Calls):
                 effect = isinstance(result, ast.Call)
                 return [at(ast.Expr(result), line)] if effect else []
             case ast.If(test, body, orelse):
-                decides = self.expr(test)
+                decides = self.expr(unmarked(test))
                 if isinstance(decides, ast.Constant):
                     return self.block(body if decides.value else orelse)
-                return [at(ast.If(decides, self.block(body), self.block(orelse)), line)]
+                branch = at(ast.If(decides, self.block(body), self.block(orelse)), line)
+                return for_those_who_stay(test, branch, self.unit.fresh)
             case ast.For(target, values, body, []):
                 return self.loop(stmt, target, values, body)
             case ast.While(test, body, []):
