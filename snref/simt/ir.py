@@ -11,8 +11,8 @@ compiler writes:
     STAYS(e)                             the test around the rest of a kernel: threads
                                          for which it is false have returned
     UNASSIGNED(v)                        check mode: a variable is read without a value
-    LANE()                               check mode: this thread takes part in what comes
-    PRESENT()                            check mode: do all threads of the block take part?
+    LANE()                               check mode: this thread takes part
+    PRESENT()                            check mode: do all threads take part?
     ANY(m), COUNT(m), HIGHEST(e)         one value for the block, out of each thread's
     SLOT(v, i)                           the value of variable v in thread i
     CLEAR(v)                             v = 0 in every thread, taking part or not
