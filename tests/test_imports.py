@@ -35,7 +35,8 @@ ALLOWED = {
     "nets": {"nets", "net", "layers", "support", "support.imports"},
     "timing": {"timing", "plans", "support"},
     "scheduler": {"scheduler", "timing.costs", "plans", "support"},
-    "policies": {"policies", "scheduler", "timing", "timing.costs", "plans"},
+    "policies": {"policies", "scheduler", "timing", "timing.costs", "plans"}
+    | {"scipy"},
     "planning": {"planning", "policies", "scheduler", "timing", "net", "plans"}
     | {"support", "support.imports", "scipy", ""},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},

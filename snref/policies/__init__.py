@@ -20,8 +20,14 @@ from typing import TypeAlias
 from snref.plans import Plan
 from snref.policies.belady import belady
 from snref.policies.caffe import caffe
+from snref.policies.checkmate import checkmate
 from snref.policies.chen import chen
+from snref.policies.densenets import densenets
 from snref.policies.dtr import dtr
+from snref.policies.memory_budget import memory_budget
+from snref.policies.mxnet import mxnet, mxnet_mirror
+from snref.policies.rotor import rotor
+from snref.policies.tensorflow import tensorflow
 from snref.policies.vdnn import vdnn_all, vdnn_conv, vdnn_dyn
 from snref.scheduler.options import Algorithms, Options, Overwrite
 from snref.timing.costs import Costs
@@ -52,7 +58,14 @@ POLICIES: Mapping[str, Published] = {
     "vdnn-conv": Published(vdnn_conv, "rhu2016vdnn"),
     "vdnn-all": Published(vdnn_all, "rhu2016vdnn"),
     "vdnn-dyn": Published(vdnn_dyn, "rhu2016vdnn"),
+    "mxnet": Published(mxnet, "chen2015mxnet"),
+    "mxnet-mirror": Published(mxnet_mirror, "chen2015mxnet"),
+    "tensorflow": Published(tensorflow, "abadi2016tensorflow"),
     "chen": Published(chen, "chen2016training"),
     "dtr": Published(dtr, "kirisame2021dynamic", overwrite="never"),
+    "densenets": Published(densenets, "pleiss2017memory", overwrite="never"),
+    "memory-budget": Published(memory_budget, "pytorch2024budget", overwrite="never"),
     "belady": Published(belady, "belady1966study"),
+    "checkmate": Published(checkmate, "jain2020checkmate", is_optimum=True),
+    "rotor": Published(rotor, "beaumont2019optimal", is_optimum=True),
 }

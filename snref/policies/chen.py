@@ -17,7 +17,12 @@ from collections.abc import Collection
 from math import isqrt
 
 from snref.plans import OutOfMemory, Plan, Run, Tensor, extent
-from snref.policies.rebuilding import first_backward, kept_for_backward, rebuild
+from snref.policies.rebuilding import (
+    first_backward,
+    forward_cuts,
+    kept_for_backward,
+    rebuild,
+)
 from snref.scheduler import complete
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.options import Options
@@ -33,7 +38,9 @@ def chen(route: Plan, options: Options, costs: Costs) -> Plan:
     runs = tuple(plan.runs())
     forward = runs[: first_backward(runs)]
     total = sum(t.nbytes for run in forward for t in run.writes if t.scheduled)
-    cuts = _cuts(forward)
+    cuts = forward_cuts(forward)
+    if len(cuts) < isqrt(len(forward)):
+        cuts = {*forward}
     waiting = kept_for_backward(plan)
     tried: set[frozenset[Tensor]] = set()
     plans: list[Plan] = []
@@ -46,7 +53,8 @@ def chen(route: Plan, options: Options, costs: Costs) -> Plan:
             continue
         tried.add(dropped)
         try:
-            plans.append(complete(rebuild(plan, dropped), options, costs))
+            made = rebuild(plan, dropped, kept=kept)
+            plans.append(complete(made, options, costs))
         except OutOfMemory as error:
             failures.append(error)
     if not plans:
@@ -54,19 +62,6 @@ def chen(route: Plan, options: Options, costs: Costs) -> Plan:
     if options.limit is None:
         return min(plans, key=extent)
     return min(plans, key=lambda made: simulate(made, costs).seconds)
-
-
-def _cuts(forward: Collection[Run]) -> set[Run]:
-    """Return the runs after which a single tensor is read by later forward runs."""
-    last = {t: i for i, run in enumerate(forward) for t in run.reads if t.scheduled}
-    live: set[Tensor] = set()
-    cuts: set[Run] = set()
-    for i, run in enumerate(forward):
-        live.update(t for t in run.writes if last.get(t, i) > i)
-        live.difference_update([t for t in run.reads if last.get(t) == i])
-        if len(live) == 1 and live <= {*run.writes}:
-            cuts.add(run)
-    return cuts if len(cuts) >= isqrt(len(forward)) else {*forward}
 
 
 def _between_segments(

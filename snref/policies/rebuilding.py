@@ -17,6 +17,10 @@ ATTEMPTS = 12  # to find addresses
 ENDLESS = 1 << 62  # bytes
 
 
+class NotApplicable(ValueError):
+    """A policy does not plan this net, or lacks what it needs to be installed."""
+
+
 def first_backward(runs: Collection[Run]) -> int:
     """Return the place of the first run of the backward pass."""
     return next(i for i, run in enumerate(runs) if run.phase == "backward")
@@ -43,19 +47,37 @@ def kept_for_backward(plan: Plan) -> dict[Tensor, Run]:
     }
 
 
+def forward_cuts(forward: Collection[Run]) -> set[Run]:
+    """Return the runs behind which one tensor alone is read by later forward runs."""
+    last = {t: i for i, run in enumerate(forward) for t in run.reads if t.scheduled}
+    live: set[Tensor] = set()
+    cuts: set[Run] = set()
+    for i, run in enumerate(forward):
+        live.update(t for t in run.writes if last.get(t, i) > i)
+        live.difference_update([t for t in run.reads if last.get(t) == i])
+        if len(live) == 1 and live <= {*run.writes}:
+            cuts.add(run)
+    return cuts
+
+
 def rebuild(
-    plan: Plan, dropped: Collection[Tensor], stay: Stay = "to the last use"
+    plan: Plan,
+    dropped: Collection[Tensor],
+    stay: Stay = "to the last use",
+    kept: Collection[Tensor] = (),
 ) -> Plan:
     """Insert the forward runs that compute dropped tensors again.
 
     dropped  tensors that do not stay for the backward pass
     stay     how long a tensor stays that is computed again: to its last use; or for one
              run, and for the next backward run if that reads it, too
+    kept     tensors that stay though no backward run reads them, so that others can be
+             computed from them
 
     The runs come right before the backward run that reads the tensor. They begin at
-    what is on the device; what they read and was dropped is computed again, too.
+    what is on the device; what they read and is not there is computed again, too.
 
-    A convolution (which is kept), a ReLU that is dropped, and its reader:
+    A convolution whose output is kept, a ReLU whose output is dropped, and its reader:
 
     >>> from snref.plans import Launch
     >>> x, y, z, dz, dy = (Tensor(name, (64,)) for name in ("x", "y", "z", "dz", "dy"))
@@ -65,7 +87,7 @@ def rebuild(
     ...     Run("conv2", "forward", (Launch("", (z,), (y,)),)),
     ...     Run("conv2", "backward", (Launch("", (dy,), (y, dz)),)),
     ... ))
-    >>> print(rebuild(plan, [y]))
+    >>> print(rebuild(plan, [y], kept=[x]))
     forward   conv1  -> x
     forward   relu1  x -> y
     forward   conv2  y -> z
@@ -75,23 +97,24 @@ def rebuild(
     runs = only_runs(plan, "a policy")
     start = first_backward(runs)
     maker = {t: i for i, run in enumerate(runs[:start]) for t in run.writes}
-    short = set(dropped)
-    missing = set(dropped)
+    needed = {tensor for run in runs[start:] for tensor in run.reads}
+    gone = {t for t in maker if t.scheduled and t not in needed and t not in kept}
+    missing = gone | {*dropped}
+    short = set(missing if stay == "for one run" else gone)
     steps = list(runs[:start])
     for run, following in pairwise((*runs[start:], runs[-1])):
-        again: set[int] = set()
+        places: set[int] = set()
         todo = [tensor for tensor in run.reads if tensor in missing]
         while todo:
             place = maker[todo.pop()]
-            if place not in again:
-                again.add(place)
+            if place not in places:
+                places.add(place)
                 todo += [tensor for tensor in runs[place].reads if tensor in missing]
-        rebuilt = [runs[place] for place in sorted(again)]
+        rebuilt = [runs[place] for place in sorted(places)]
         made = {tensor for source in rebuilt for tensor in source.writes}
         missing -= made
         steps += [*rebuilt, run]
-        if stay == "for one run":
-            missing |= (made & short).difference(following.reads)
+        missing |= (made & short).difference(following.reads)
     return Plan(tuple(steps))
 
 
@@ -109,30 +132,36 @@ def fitting(
     """
     if options.limit is None:
         return complete(make(ENDLESS), options, costs)
+    limit = options.limit
+
+    def attempt(nbytes: int) -> Plan:
+        within = replace(options, capacity=nbytes, slab=nbytes)
+        return _attempt(make, least, nbytes, within, costs)
+
     try:
-        return _attempt(make, least, options, costs)
+        return attempt(limit)
     except OutOfMemory as error:
+        if error.step == "the host":
+            raise
         failed = error
-    if failed.step == "the host":
-        raise failed
-    # Halve the range between what is too little and what the planner needs at most.
-    low, high = options.limit, extent(place(free_dead(make(ENDLESS))))
-    while high - low > max(ALIGNMENT, low // 100):
-        middle = (low + high) // 2
+    # Find out how many bytes would do: the least that there can be, or else halve the
+    # range between what is too little and what the planner needs at most.
+    low, high = max(limit, least), extent(place(free_dead(make(ENDLESS))))
+    middle = low
+    while high - low > max(ALIGNMENT, low // 50):
         try:
-            _attempt(make, least, replace(options, capacity=middle, slab=middle), costs)
+            attempt(middle)
         except OutOfMemory:
-            low = middle
+            low = max(low, middle)
         else:
             high = middle
-    raise OutOfMemory(failed.step, failed.needed, options.limit, high)
+        middle = (low + high) // 2
+    raise OutOfMemory(failed.step, high, limit, high)
 
 
 def _attempt(
-    make: Callable[[int], Plan], least: int, options: Options, costs: Costs
+    make: Callable[[int], Plan], least: int, limit: int, options: Options, costs: Costs
 ) -> Plan:
-    limit = options.limit
-    assert limit is not None
     left = max(limit, least)
     for _ in range(ATTEMPTS):
         try:
@@ -140,5 +169,5 @@ def _attempt(
         except OutOfMemory as error:
             if error.step == "the host" or left == least:
                 raise
-            left = max(least, left - max(error.least - limit, ALIGNMENT))
+            left = max(least, left - max(error.least - limit, left // 64))
     return complete(make(least), options, costs)

@@ -1,5 +1,8 @@
 """Other systems' planners: their plans are valid, fit, and follow their rule."""
 
+from itertools import combinations
+from typing import get_args
+
 import numpy as np
 import pytest
 
@@ -20,10 +23,12 @@ from snref.plans import (
     memory,
 )
 from snref.policies import POLICIES
+from snref.policies.mxnet import _take
+from snref.policies.rebuilding import Stay, kept_for_backward, rebuild
 from snref.scheduler import Options
 from snref.scheduler.liveness import free_dead
 
-QUICK = tuple(name for name, known in POLICIES.items() if not known.is_optimum)
+QUICK = tuple(name for name in POLICIES if name != "checkmate")
 
 
 def chain(depth, batch=4):
@@ -177,6 +182,116 @@ def test_belady_copies_no_more_than_least_recently_used_where_tensors_are_equal(
     planned = plan(net, policy="belady", memory=budget)
     assert 0 < len(copied(planned)) <= len(copied(least))
     assert planned.extra_forwards == 0
+
+
+def test_mxnet_takes_the_smallest_block_that_fits_or_lets_the_largest_grow():
+    free = [(100, 1), (400, 0), (1900, 2), (2000, 3)]
+    sizes = [400, 100, 1900, 2000]
+    assert _take(free, sizes, 300) == 0  # the smallest that is large enough
+    assert _take(free, sizes, 120) == 2  # at most 16 times as large
+    assert _take(free, sizes, 120) == 1 and sizes[1] == 120  # else one that grows
+    assert _take(free, sizes, 120) == 4 and sizes[4] == 120  # else a new one
+    assert free == [(2000, 3)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_blocks_of_mxnet_hold_what_a_tighter_packing_needs_or_more(seed):
+    net = random_net(seed)
+    blocks = plan(net, policy="mxnet", algorithms="none")
+    assert extent(blocks.plan) >= extent(plan(net, preset="liveness").plan)
+    assert blocks.extra_forwards == 0
+
+
+def rerun(planned):
+    seen, again = set(), set()
+    for run in planned.plan.runs():
+        if run.phase == "forward" and run.layer in seen:
+            again.add(run.layer)
+        seen.add(run.layer)
+    return again
+
+
+def test_mirror_computes_the_cheap_layers_again_each_once():
+    planned = plan(alexnet(batch=8), policy="mxnet-mirror")
+    again = rerun(planned)
+    assert again == {"relu1", "lrn1", "pool1", "relu2", "lrn2", "pool2"} | {
+        f"relu{i}" for i in (3, 4, 5, 6, 7)
+    } | {"pool5"}
+    assert planned.extra_forwards == len(again)
+
+
+def test_densenets_memory_without_concatenations_and_norms_is_far_less():
+    net = find("densenet121", batch=8).with_options("lean")
+    planned = plan(net, policy="densenets")
+    baseline = plan(net, preset="liveness", overwrite="never")
+    assert planned.peak_bytes < 0.45 * baseline.peak_bytes
+    kinds = {name.rpartition(".")[2].rstrip("123") for name in rerun(planned)}
+    assert kinds == {"bn", "relu", "concat"}
+
+
+def test_tensorflow_swaps_nothing_that_is_small_and_only_what_a_peak_needs():
+    net = alexnet(batch=64)
+    free = plan(net, policy="tensorflow")
+    assert not copied(free)
+    less = plan(net, policy="tensorflow", memory=free.total_bytes - (8 << 20))
+    least = plan(net, policy="tensorflow", memory=free.total_bytes - (99 << 20))
+    assert 0 < less.offload_bytes < least.offload_bytes
+    sizes = [s.tensor.nbytes for s in least.plan.steps if isinstance(s, Offload)]
+    assert min(sizes) > 1 << 20
+
+
+def test_the_memory_budget_keeps_what_is_worth_most():
+    net = find("vgg16", batch=4)
+    free = plan(net, policy="memory-budget")
+    assert free.extra_forwards == 0
+    last = free.timeline.compute_seconds
+    for share in (0.85, 0.7, 0.55):
+        budget = free.total_bytes - int((1 - share) * extent(free.plan))
+        planned = plan(net, policy="memory-budget", memory=budget, algorithms="none")
+        assert planned.timeline.compute_seconds >= last
+        last = planned.timeline.compute_seconds
+
+
+def keeping(net, costs):
+    """Yield the plans that keep each subset of the outputs that backward needs."""
+    whole = route(net)
+    waiting = [*kept_for_backward(whole)]
+    for count in range(len(waiting) + 1):
+        for dropped in combinations(waiting, count):
+            for stay in get_args(Stay):
+                made = rebuild(whole, dropped, stay)
+                peak = max(memory(free_dead(made), workspace=True))
+                yield peak, sum(map(costs.seconds, made.runs()))
+
+
+def test_checkmate_is_no_slower_than_any_choice_of_what_is_kept():
+    net, own = chain(4), {"algorithms": "none", "overwrite": "never"}
+    free = plan(net, policy="checkmate", **own)
+    fixed = sum(free.resident.values())
+    others = [*keeping(net, free.costs)]
+    low, high = min(p for p, _ in others), max(p for p, _ in others)
+    for share in (0.0, 0.4, 0.7):
+        limit = low + int(share * (high - low))
+        planned = plan(net, policy="checkmate", memory=fixed + limit, **own)
+        best = min(seconds for peak, seconds in others if peak <= limit)
+        assert planned.timeline.seconds <= best * (1 + 1e-3), share
+
+
+@pytest.mark.parametrize("depth", [8, 20])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_rotor_is_no_slower_than_chen_on_a_chain(depth, share):
+    net, own = chain(depth), {"algorithms": "none", "overwrite": "never"}
+    free = plan(net, preset="liveness", **own)
+    low = plan(net, policy="chen", **own).total_bytes
+    budget = low + int(share * (free.total_bytes - low))
+    chens = plan(net, policy="chen", memory=budget, **own)
+    planned = plan(net, policy="rotor", memory=budget, **own)
+    assert planned.timeline.seconds <= chens.timeline.seconds
+
+
+def test_checkmate_refuses_a_large_net_and_says_how_large():
+    with pytest.raises(ValueError, match="at most 50 runs; these are 78"):
+        plan(find("vgg16", batch=1), policy="checkmate")
 
 
 def test_what_the_host_keeps_is_what_vdnn_copied():
