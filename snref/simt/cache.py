@@ -187,7 +187,9 @@ def _value(value: Any, names: tuple[str, ...], seen: set[Any]) -> Iterator[str]:
     inner = getattr(value, "py_func", value)
     if isinstance(inner, FunctionType):
         yield repr(getattr(value, "cuda_signatures", ()))
-        if not _foreign(inner.__module__):
+        if _foreign(inner.__module__):  # which one it is, not how it is made
+            yield f"{inner.__module__}.{inner.__qualname__}"
+        else:
             yield from _ingredients(inner, seen)
     elif isinstance(value, ModuleType):  # math.exp, but also settings.WIDTH
         visit = value.__name__, names

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from numba.cuda import random
 
 from snref import simt
 from snref.simt import cache, run
@@ -216,6 +217,18 @@ def test_the_key_holds_constants_of_modules_within_modules(monkeypatch):
 
 
 @posix
+def test_the_key_tells_numbas_own_functions_apart():
+    def kernel_of(draw):
+        def kernel(states, out):
+            out[0] = draw(states, 0)
+
+        return kernel
+
+    draws = random.xoroshiro128p_uniform_float32, random.xoroshiro128p_normal_float32
+    keys = {cache.key(kernel_of(draw)) for draw in draws}
+    assert len(keys) == 2
+
+
 def test_a_folder_that_others_can_write_to_is_not_used(own):
     own.mkdir()
     own.chmod(0o777)

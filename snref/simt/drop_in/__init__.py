@@ -31,6 +31,7 @@ from .children import inherited
 from .launching import make_jit
 from .names import REFUSED
 from .refusals import refused
+from .written import remember_sources
 
 Mode: TypeAlias = Literal["compile", "check", "debug"]
 MODES: dict[Mode, Callable[[Any], Any]] = {
@@ -110,6 +111,7 @@ def installed(mode: Mode = "compile") -> Iterator[None]:
         (numba_devices, driver),
         (numba_arrays, {"DeviceNDArray": arrays.DeviceNDArray}),
     )
+    remember_sources()
     with ExitStack() as undo:
         undo.enter_context(inherited(mode))
         for module, new in targets:

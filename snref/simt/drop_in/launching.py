@@ -24,6 +24,7 @@ from snref.simt.limits import within_limits
 from .arrays import array_at, check_contiguous, on_host
 from .devices import ATTRIBUTES
 from .refusals import refuse
+from .written import give_source
 
 Dimensions = tuple[int, int, int]
 Function = Callable[..., Any]
@@ -211,6 +212,8 @@ def make_jit(run: Compiler) -> Function:
 
     def decorate(function: Any, device: bool, signatures: Sequence[Any]) -> Any:
         function = getattr(function, "py_func", function)
+        if isinstance(function, FunctionType):
+            give_source(function)
         if signatures:  # a GPU's code is made now
             function = _frozen(function)
         if device:  # as Numba knows it: other jitted functions may call it, too
