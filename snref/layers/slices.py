@@ -27,7 +27,7 @@ def images_of_slice(pixels: int) -> int:
 def pixels_of_block(columns: int) -> int:
     """Pixels of an image, whole rows of so many columns, that one accumulator adds.
 
-    >>> [pixels_of_block(n) for n in (7, 55, 1000)]
-    [511, 495, 1000]
+    >>> [pixels_of_block(n) for n in (1, 7, 55, 1000)]
+    [512, 511, 495, 1000]
     """
     return max(BLOCK // columns, 1) * columns

@@ -155,6 +155,25 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path):
     refused(tmp_path / "array.npz", "is no checkpoint, or damaged")
 
 
+class Bomb:
+    """What pickle would run while it reads a file."""
+
+    def __init__(self, where):
+        self.where = where
+
+    def __reduce__(self):
+        return Path.touch, (self.where,)
+
+
+def test_reading_a_checkpoint_runs_no_code_of_the_file(path, tmp_path):
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["parameter/conv1.w"] = np.array(Bomb(tmp_path / "run"), object)
+    np.savez(tmp_path / "other.npz", **arrays)
+    refused(tmp_path / "other.npz", "is no checkpoint, or damaged")
+    assert not (tmp_path / "run").exists()
+
+
 SAID = {"format": checkpoints.FORMAT, **asdict(ABOUT)}
 
 
