@@ -8,7 +8,19 @@ import pytest
 
 from snref import nets
 from snref.net import route
-from snref.plans import Offload, OutOfMemory, Plan, lower_bound, memory
+from snref.plans import (
+    Alloc,
+    Free,
+    Launch,
+    Offload,
+    OutOfMemory,
+    Plan,
+    Prefetch,
+    Run,
+    Tensor,
+    lower_bound,
+    memory,
+)
 from snref.plans.steps import InvalidPlan
 from snref.plans.verification import verify
 from snref.scheduler import cache_refinements as refinements
@@ -113,6 +125,19 @@ def test_a_useless_re_run_is_removed():
     with pytest.raises(InvalidPlan, match="useless"):
         verify(with_useless.play(), whole)
     verify(refined_cache(plan, slab), whole)
+
+
+def test_a_re_run_whose_output_reaches_the_host_only_then_is_useful():
+    x, y, dy = (Tensor(name, (64,)) for name in ("x", "y", "dy"))
+    forward = Run("a", "forward", (Launch("", (y,), (x,)),))
+    backward = Run("a", "backward", (Launch("", (dy,), (y,)),))
+    first, last = [Alloc(y), forward], [Alloc(y), Prefetch(y), backward, Free(y)]
+    again = [Alloc(y), forward]
+    out, gone = Offload(y), Free(y)
+    had = Plan((*first, out, gone, *again, gone, *last))
+    had_not = Plan((*first, gone, *again, out, gone, *last))
+    assert refinements._useless_reruns(had) == {1}
+    assert refinements._useless_reruns(had_not) == set()
 
 
 def test_a_victim_that_is_in_no_tensors_way_is_put_back():
