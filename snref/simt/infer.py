@@ -110,7 +110,9 @@ class _Plain(ast.NodeTransformer):
                 return ast.Constant(True)
             case ast.Call(ast.Name(ir.COUNT)):
                 return ast.Constant(0)
-            case ast.Call(ast.Name(ir.HIGHEST | ir.SLOT | ir.STAYS), [value, *_]):
+            case ast.Call(
+                ast.Name(ir.HIGHEST | ir.SLOT | ir.STAYS | ir.GUARD), [value, *_]
+            ):
                 return self.visit(value)
             case ast.Call(ast.Name(ir.VOTE), [ast.Name(how), *_]):
                 lanes = how in ("vote_ballot", "match_any", "match_all")

@@ -10,6 +10,7 @@ compiler writes:
     FENCE()                              threadfence, for check mode
     STAYS(e)                             the test around the rest of a kernel: threads
                                          for which it is false have returned
+    GUARD(e)                             the same, where no `return` ends the kernel
     UNASSIGNED(v)                        check mode: a variable is read without a value
     LANE()                               check mode: this thread takes part
     PRESENT()                            check mode: do all threads take part?
@@ -36,7 +37,7 @@ import numba
 from numba.np import numpy_support
 
 BARRIER, CUT, FENCE = "_barrier", "_cut", "_fence"
-STAYS = "_stays"
+STAYS, GUARD = "_stays", "_guard"
 UNASSIGNED, LANE, PRESENT = "_unassigned", "_lane", "_present"
 ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
 SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
@@ -325,7 +326,7 @@ def test(stmt: Compound) -> ast.expr:
     if isinstance(stmt, ast.For):
         return stmt.iter
     match stmt.test:
-        case ast.Call(ast.Name(id), [condition]) if id == STAYS:
+        case ast.Call(ast.Name(id), [condition]) if id in (STAYS, GUARD):
             return condition
     return stmt.test
 
@@ -413,7 +414,7 @@ def head(stmt: Compound) -> str:
     """The first line of a compound statement."""
     if isinstance(stmt, ast.For):
         return f"for {ast.unparse(stmt.target)} in {ast.unparse(stmt.iter)}:"
-    return f"{type(stmt).__name__.lower()} {ast.unparse(stmt.test)}:"
+    return f"{type(stmt).__name__.lower()} {ast.unparse(test(stmt))}:"
 
 
 def text(stmts: Iterable[ast.stmt], depth: int = 0) -> list[str]:

@@ -20,7 +20,8 @@ launch. All threads that have not returned must agree, or the launch ends:
                                           if _odd1: _refuse(0)
                                           if _agreed1: _barrier()
 
-Threads that have returned are not waited for: `if _stays(...)` is left as it is.
+Threads that have returned are not waited for: `if _stays(...)` is left as it is. So is
+`if _guard(...)`, unless its threads disagree whatever the arguments and the grid are.
 """
 
 from __future__ import annotations
@@ -167,7 +168,10 @@ class _Rewriter:
         if not self.uniformity.varies(ir.test(stmt)):
             return [new]
         line = stmt.lineno
-        if ir.stays(stmt):
+        if isinstance(stmt, ast.If) and ir.stays(stmt):
+            guard = ir.calls(stmt.test, {ir.GUARD})
+            if guard and self.split_by_construction(ir.test(stmt)):
+                raise self.kernel.error(line, self.complaint(stmt, stmt))
             return [new]
         if isinstance(new, ast.If):
             before, new.test = self.agreed(stmt, new.test)

@@ -36,7 +36,6 @@ MANUAL = [n for n, p in PROGRAMS.items() if p.read_text().startswith('"""Manual'
 DO_NOT_RUN = {
     "foreign_function": "(rule foreign-code)",
     "foreign_link": "(rule foreign-code)",
-    "sessions": "all threads of a block must reach the same barrier",
 }
 
 

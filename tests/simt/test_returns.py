@@ -126,14 +126,29 @@ def the_others_return(a, out):
     out[i] = s[N - 1 - t]
 
 
+@cuda.jit
+def guard_at_the_end(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    i = cuda.grid(1)
+    if i < 50:
+        s[t] = a[i]
+        cuda.syncthreads()
+        out[i] = s[t // 2]
+        if a[i] > 3:
+            cuda.syncthreads()  # first
+            out[i] += s[N // 2]
+
+
 CASES = {
     sums_of_blocks: (2, N),
     two_returns_and_counts: (3, N),
     return_on_some_paths: (2, N),
     product_with_a_guard: ((2, 2), (4, 4)),
     the_others_return: (1, N),
+    guard_at_the_end: (2, N),
 }
-SLOW = {return_on_some_paths, product_with_a_guard, the_others_return}
+SLOW = {return_on_some_paths, product_with_a_guard, the_others_return, guard_at_the_end}
 KERNELS = [
     pytest.param(
         kernel,
@@ -198,6 +213,15 @@ def barrier_in_a_branch_after_a_return(a, out):
 
 
 @cuda.jit
+def barrier_in_a_loop_of_a_guard(a, out):
+    t = cuda.threadIdx.x
+    if a[t] > 1:
+        for k in range(8):
+            if a[t] > k:
+                cuda.syncthreads()
+
+
+@cuda.jit
 def return_from_a_loop_with_a_barrier(a, out):
     t = cuda.threadIdx.x
     for k in range(8):
@@ -210,7 +234,12 @@ def return_from_a_loop_with_a_barrier(a, out):
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [simt.compile, simt.check])
 @pytest.mark.parametrize(
-    "kernel", [barrier_in_a_branch_after_a_return, return_from_a_loop_with_a_barrier]
+    "kernel",
+    [
+        barrier_in_a_branch_after_a_return,
+        barrier_in_a_loop_of_a_guard,
+        return_from_a_loop_with_a_barrier,
+    ],
 )
 def test_a_barrier_that_threads_in_the_kernel_disagree_about_is_refused(run, kernel):
     with pytest.raises(simt.KernelError, match="must reach the same barrier"):

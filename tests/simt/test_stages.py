@@ -61,7 +61,7 @@ def column_sums(a, c, n):
             total += a[k * n + i]
         s[t] = total
         cuda.syncthreads()
-        c[i] = s[31 - t]
+    c[i] = s[31 - t]
 
 
 A, C = np.zeros(256, np.float32), np.zeros(32, np.float32)

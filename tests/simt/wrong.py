@@ -349,6 +349,16 @@ def barrier_behind_a_guard(a, out):
     if i < LIMIT + int(a[0]) * 0:  # wrong
         out[i] = a[i]
         cuda.syncthreads()
+    a[i] = 0
+
+
+@cuda.jit
+def barrier_in_the_last_branch(a, out):
+    i = cuda.grid(1)
+    if i < LIMIT + int(a[0]) * 0:
+        out[i] = a[i]
+        cuda.syncthreads()  # wrong
+        a[i] = out[i + 1]
 
 
 @cuda.jit
@@ -440,6 +450,7 @@ CASES = {
     race_through_a_device_function: (1, N, "no barrier between", ()),
     barrier_for_half_the_block: (1, N, "t differs between threads", ()),
     barrier_behind_a_guard: (1, N, "i differs between threads", ()),
+    barrier_in_the_last_branch: (1, N, "has returned before this barrier", ()),
     barrier_after_some_returned: (1, N, "has returned before this barrier", ()),
     barrier_in_a_loop_some_leave: (1, N, "differ between threads", ()),
     barrier_in_loops_of_different_length: (1, N, "t differs between threads", ()),

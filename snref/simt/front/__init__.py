@@ -39,6 +39,7 @@ from typing import Any
 import numba
 
 from snref.simt.front.inline import Function
+from snref.simt.front.returns import with_guards
 from snref.simt.front.scope import python_function
 from snref.simt.front.unit import Unit
 from snref.simt.ir import Kernel
@@ -63,6 +64,8 @@ def front(
     if function.result:
         problem = "a kernel returns nothing; write to an array"
         raise function.fail(function.tree, problem)
+    if body:
+        body = with_guards(body)
     constants = {n: numba.typeof(v) for n, v in unit.constants.items()}
     return Kernel(
         name=function.tree.name,

@@ -14,6 +14,8 @@ known whether the others come to a barrier. If so, they wait for each other only
         return            ->          _barrier()
     cuda.syncthreads()                c[i] = a[i]
     c[i] = a[i]
+
+An `if` that ends a kernel does the same with no `return`: its test becomes `_guard`.
 """
 
 from __future__ import annotations
@@ -122,6 +124,16 @@ def for_those_who_stay(
         before.append(at(ast.If(name(gone), leave, []), line))
         stays = _opposite(name(gone))
     return [*before, at(ast.If(ir.call(ir.STAYS, stays), stay, []), line)]
+
+
+def with_guards(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The body of a kernel. An `if` that ends it is marked if it holds a barrier: a
+    thread that passes it by has nothing left to do, and so it has returned."""
+    *before, last = body
+    if not isinstance(last, ast.If) or last.orelse or not ir.calls(last, {ir.BARRIER}):
+        return list(body)
+    test = last.test if ir.stays(last) else ir.call(ir.GUARD, last.test)
+    return [*before, at(ast.If(test, with_guards(last.body), []), last.lineno)]
 
 
 class _Structure:
