@@ -40,6 +40,7 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from numba.core.codegen import RuntimeLinker
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
@@ -268,8 +269,19 @@ class MachineCode:
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        if not result.library.has_dynamic_globals:  # addresses of this process
+        if not _is_bound_to_this_process(result.library):
             _write(folder() / self.name(signature), dumps(result._reduce()))
+
+
+def _is_bound_to_this_process(library: Any) -> bool:
+    """Does the machine code hold addresses of this process?
+
+    It does where a function calls itself, too: only the process that compiled it knows
+    what Numba's unresolved names stand for, and in another one the call would crash.
+    """
+    names = (v.name for v in library._final_module.global_variables)
+    recursive = any(n.startswith(RuntimeLinker.PREFIX) for n in names)
+    return bool(library.has_dynamic_globals) or recursive
 
 
 def compiled() -> set[str]:

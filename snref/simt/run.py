@@ -160,7 +160,7 @@ class Module:
         def read() -> Kernel:
             return front(function, block, types, dynamic)
 
-        self.stages, self.read = made, read
+        self.stages, self.read, self.types = made, read, types
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
         self.stem = self.stem_of(function, block, dynamic, types, style)
         module = cache.load(self.stem, lambda: str(made()["emit"]))

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from numba import cuda
 from numba.cuda import random
 
 from snref import simt
@@ -127,6 +128,22 @@ def shift(a):
     i = cuda.grid(1)
     a[i] = a[i + 1]
 """
+
+
+def down(n):
+    """A device function: it calls itself."""
+    return 0 if n <= 0 else 1 + down(n - 1)
+
+
+def thrice(a, c):
+    i = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x
+    c[i] = down(3) * a[i]
+
+
+def test_code_that_calls_itself_is_not_kept(own):
+    """Numba ties such calls up in the process that compiles; elsewhere they crash."""
+    assert [hits(thrice), hits(thrice)] == [0, 0]
+    assert not list(own.glob("*" + cache.CODE))
 
 
 def test_a_copy_of_program_and_cache_compiles_nothing():

@@ -7,6 +7,7 @@ CUDA, those with "numba-cuda" after one of that package's manual.
 
 import inspect
 import os
+import pickle
 import runpy
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 from numba import cuda
@@ -247,8 +249,126 @@ def test_arguments_that_fit_no_signature_are_refused():
 
         x = np.zeros(1, np.float32)
         for arguments in [(np.zeros(1), 1), (x[None], 1), (1, 1), (x, 1j), (x,)]:
-            with pytest.raises(simt.KernelError, match="rule signature"):
+            with pytest.raises(TypeError, match=r"test_drop_in.py:\d+: fill: No match"):
                 fill[1, 1](*arguments)
+
+
+def test_a_kernel_tells_what_it_was_compiled_for():
+    with installed():
+
+        @cuda.jit
+        def fill(x, value):
+            x[0] = value
+
+        assert fill.signatures == [] and fill.overloads == {}
+        x = cuda.to_device(np.zeros(1, np.float32))
+        fill[1, 1](x, 1)
+        (signature,) = fill.signatures
+        assert signature == (numba.float32[::1], numba.int64)
+        assert fill.overloads[signature].max_threads_per_block == 1024
+        assert fill.get_max_threads_per_block() == {signature: 1024}
+        declared = cuda.jit("void(float32[:], int64)")(fill)
+        assert declared.signatures == [(numba.float32[:], numba.int64)]
+
+
+def test_a_specialized_kernel_is_one_for_these_types():
+    with installed():
+
+        @cuda.jit
+        def fill(x, value):
+            x[0] = value
+
+        x = np.zeros(1, np.float32)
+        special = fill.specialize(x, 1)
+        assert fill.specialize(cuda.to_device(x), 2) is special is not fill
+        assert special.specialized and not fill.specialized
+        special[1, 1](x, np.float64(2.5))  # as the int64 that it was specialized for
+        assert x[0] == 2
+        with pytest.raises(TypeError, match="No match"):
+            special[1, 1](np.zeros(1), 1)
+        with pytest.raises(RuntimeError, match="already specialized"):
+            special.specialize(x, 1)
+
+
+def test_extensions_prepare_arguments_and_finish_after_the_launch():
+    said = []
+
+    class Extension:
+        def __init__(self, name):
+            self.name = name
+
+        def prepare_args(self, kind, value, stream, retr):
+            said.append(f"{self.name} {value if np.isscalar(value) else kind}")
+            retr.append(lambda: said.append(f"{self.name} done"))
+            return (kind, value + 1) if np.isscalar(value) else (kind, value)
+
+    with installed():
+
+        @cuda.jit(extensions=[Extension("outer"), Extension("inner")])
+        def fill(x, value):
+            x[0] = value
+
+        x = np.zeros(1)
+        fill[1, 1](x, 5)
+    assert x[0] == 7
+    kind = numba.typeof(x)
+    assert said[:4] == [f"inner {kind}", "inner 5", f"outer {kind}", "outer 6"]
+    assert said[4:] == ["inner done", "inner done", "outer done", "outer done"]
+
+
+def test_a_kernel_can_be_pickled():
+    with installed():
+        scale = 3
+
+        @cuda.jit("void(float32[:])")
+        def fill(x):
+            x[0] = scale
+
+        copy = pickle.loads(pickle.dumps(fill))
+        x = np.zeros(1, np.float32)
+        copy[1, 1](x)
+        assert x[0] == 3
+        assert copy.signatures == fill.signatures
+
+
+def test_a_nested_function_with_a_signature_may_call_itself():
+    with installed():
+
+        @cuda.jit("int64(int64)", device=True)
+        def factorial(n):
+            if n <= 1:
+                return 1
+            return n * factorial(n - 1)
+
+        @cuda.jit
+        def fill(x):
+            x[0] = factorial(5)
+
+        x = np.zeros(1)
+        fill[1, 1](x)
+        assert x[0] == 120
+
+
+@pytest.mark.parametrize(
+    ("configuration", "error"),
+    [
+        ((), ValueError),
+        ((1,), ValueError),
+        ((1, 1.5), TypeError),
+        ((1, (1, 1, 1, 1)), ValueError),
+    ],
+)
+def test_a_launch_without_sizes_is_an_error_of_its_caller(configuration, error):
+    with installed():
+
+        @cuda.jit
+        def nothing():
+            pass
+
+        with pytest.raises(error):
+            nothing[configuration]()
+        with pytest.raises(ValueError, match="launch configuration"):
+            nothing()
 
 
 def test_half_precision_is_refused():

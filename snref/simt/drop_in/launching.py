@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
@@ -16,14 +17,16 @@ import numpy as np
 from numba import cuda
 from numba.core import sigutils, types
 from numba.core.registry import cpu_target
+from numba.core.serialize import ReduceMixin
 from numba.cuda.args import ArgHint, In
+from numba.cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from numba.np import numpy_support
 
 from snref.simt.limits import within_limits
 
 from .arrays import array_at, check_contiguous, on_host
 from .devices import ATTRIBUTES
-from .refusals import refuse
+from .refusals import refuse, user_line
 from .written import give_source
 
 Dimensions = tuple[int, int, int]
@@ -31,16 +34,24 @@ Function = Callable[..., Any]
 Compiler = Callable[[Function], Any]  # simt.compile or simt.check
 
 
-class Kernel:
+class Kernel(ReduceMixin):  # type: ignore[misc]
     """A kernel: `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
 
     __name__: str
 
-    def __init__(self, function: Function, signatures: Sequence[Any], run: Compiler):
+    def __init__(
+        self,
+        function: Function,
+        signatures: Sequence[Any],
+        run: Compiler,
+        extensions: Sequence[Any] = (),
+    ):
         functools.update_wrapper(self, function)
         self.py_func = function
-        self.signatures = [sigutils.normalize_signature(s)[0] for s in signatures]
+        self.declared = [tuple(sigutils.normalize_signature(s)[0]) for s in signatures]
+        self.extensions = list(extensions)
         self.specialized = False
+        self.specializations: dict[tuple[Any, ...], Kernel] = {}
         self._run = run
 
     @functools.cached_property
@@ -54,9 +65,16 @@ class Kernel:
         return "this_grid" in _names(self.py_func)
 
     @property
-    def overloads(self) -> "Overloads":
-        """For the size of cooperative grids, all that may be asked of them here."""
-        return Overloads()
+    def overloads(self) -> dict[tuple[Any, ...], "Overload"]:
+        """What has been compiled, by the types of the arguments."""
+        launched = [] if self.declared else self.compiled.modules.values()
+        types = self.declared or [module.types for module in launched]
+        return {t: Overload(self) for t in types}
+
+    @property
+    def signatures(self) -> list[tuple[Any, ...]]:
+        """The types of arguments that the kernel has been compiled for."""
+        return list(self.overloads)
 
     def __getitem__(self, configuration: Any) -> "Launch":
         if not isinstance(configuration, tuple) or len(configuration) not in (2, 3, 4):
@@ -66,15 +84,19 @@ class Kernel:
     def configure(
         self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
     ) -> "Launch":
-        """A launch configuration; `sharedmem` is dynamic shared memory in bytes."""
-        grid, block = _dimensions(griddim), _dimensions(blockdim)
+        """Return a launch configuration; `sharedmem` is dynamic shared memory in bytes.
+
+        Raises ValueError or TypeError for dimensions that are not 1 to 3 integers, and
+        KernelError where CUDA's limits forbid them.
+        """
+        grid, block = normalize_kernel_dimensions(griddim, blockdim)
         _check_limits(self.__name__, grid, block)
         return Launch(self, grid, block, stream, sharedmem)
 
     def forall(
         self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0
     ) -> Function:
-        """A launch of at least `ntasks` threads, `tpb` a block (128 unless given)."""
+        """Return a launch of at least `ntasks` threads, `tpb` a block (default 128)."""
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         if ntasks == 0:
@@ -83,15 +105,22 @@ class Kernel:
         return self[math.ceil(ntasks / block), block, stream, sharedmem]
 
     def specialize(self, *args: Any) -> "Kernel":
-        """The kernel itself: it is specialised at each launch."""
-        return self
+        """Return the kernel for the types of these arguments, always the same one."""
+        if self.specialized or self.declared:
+            raise RuntimeError("Dispatcher already specialized")
+        types = tuple(map(_type_of, args))
+        if types not in self.specializations:
+            new = Kernel(self.py_func, [types], self._run, self.extensions)
+            new.specialized = True
+            self.specializations[types] = new
+        return self.specializations[types]
 
-    def compile(self, signature: Any) -> "Kernel":
-        """The kernel itself: it is compiled when a launch tells the block's shape."""
-        return self
+    def compile(self, signature: Any) -> "Overload":
+        """Return the overload; it is compiled when a launch tells the block's shape."""
+        return Overload(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        raise ValueError("a kernel is launched as kernel[blocks, threads](arrays)")
+        raise ValueError(missing_launch_config_msg)
 
     def inspect_asm(self, *args: Any, **options: Any) -> Any:
         """Refused, with all that asks about GPU code."""
@@ -101,21 +130,43 @@ class Kernel:
     inspect_types = get_regs_per_thread = get_local_mem_per_thread = inspect_asm
     get_const_mem_size = get_shared_mem_per_block = inspect_asm
 
-    def get_max_threads_per_block(self, signature: Any = None) -> int:
-        """CUDA's limit, 1024."""
-        return ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+    def get_max_threads_per_block(self, signature: Any = None) -> Any:
+        """Return CUDA's limit, 1024; without a signature, by the types of arguments."""
+        if signature is not None or self.specialized:
+            return ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+        return {t: o.max_threads_per_block for t, o in self.overloads.items()}
+
+    def _reduce_states(self) -> dict[str, Any]:
+        """What a copy of the kernel in another process is made from."""
+        return {
+            "function": self.py_func,
+            "signatures": self.declared,
+            "run": self._run,
+            "extensions": self.extensions,
+        }
+
+    @classmethod
+    def _rebuild(cls, **state: Any) -> "Kernel":
+        return cls(**state)
 
 
-class Overloads:
-    """Every signature has the same answer."""
+@dataclass(frozen=True)
+class Overload:
+    """A kernel for one tuple of argument types: what a program may ask about it."""
 
-    def __getitem__(self, signature: Any) -> "Overloads":
-        return self
+    kernel: Kernel
+    max_threads_per_block = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether the grid synchronises."""
+        return self.kernel.cooperative
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """As many as make one block: as such a cooperative grid runs."""
-        threads = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
-        return max(1, threads // math.prod(_dimensions(blockdim)))
+        _, block = normalize_kernel_dimensions(1, blockdim)
+        most: int = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
+        return max(1, most // math.prod(block))
 
 
 class Launch:
@@ -134,13 +185,23 @@ class Launch:
 
     def __call__(self, *args: Any) -> None:
         kernel = self.dispatcher
+        afterwards: list[Function] = []  # what extensions have to do after the launch
+        for extension in reversed(kernel.extensions):
+            args = tuple(
+                extension.prepare_args(
+                    _type_of(a), a, stream=self.stream, retr=afterwards
+                )[1]
+                for a in args
+            )
         values = [_value(a) for a in args]
-        if kernel.signatures:
+        if kernel.declared:
             values = _fit(kernel, values)
         grid, block = self.griddim, self.blockdim
         if kernel.cooperative and math.prod(grid) > 1:
             grid, block = _one_block(kernel, grid, block)
         kernel.compiled[grid, block, self.stream, self.sharedmem](*values)
+        for do in afterwards:
+            do()
 
 
 # What tells blocks apart: a kernel that uses it cannot run as one block.
@@ -198,8 +259,6 @@ def make_jit(run: Compiler) -> Function:
         """
         if link:
             refuse("cuda.jit(link=...)", "foreign-code")
-        if extensions:
-            refuse("cuda.jit(extensions=...)", "argument-extensions")
         if func_or_sig is None:
             signatures = []
         elif sigutils.is_signature(func_or_sig):
@@ -207,10 +266,15 @@ def make_jit(run: Compiler) -> Function:
         elif isinstance(func_or_sig, list):
             signatures = func_or_sig
         else:
-            return decorate(func_or_sig, device, [])
-        return lambda function: decorate(function, device, signatures)
+            return decorate(func_or_sig, device, [], extensions)
+        return lambda f: decorate(f, device, signatures, extensions)
 
-    def decorate(function: Any, device: bool, signatures: Sequence[Any]) -> Any:
+    def decorate(
+        function: Any,
+        device: bool,
+        signatures: Sequence[Any],
+        extensions: Sequence[Any],
+    ) -> Any:
         function = getattr(function, "py_func", function)
         if isinstance(function, FunctionType):
             give_source(function)
@@ -220,7 +284,7 @@ def make_jit(run: Compiler) -> Function:
             dispatcher = numba.njit(function, error_model="numpy")
             dispatcher.cuda_signatures = signatures
             return dispatcher
-        return Kernel(function, signatures, run)
+        return Kernel(function, signatures, run, extensions)
 
     return jit
 
@@ -232,7 +296,7 @@ def _frozen(function: FunctionType) -> FunctionType:
         n: value.copy() if n in names and isinstance(value, np.ndarray) else value
         for n, value in function.__globals__.items()
     }
-    cells = tuple(CellType(c.cell_contents) for c in function.__closure__ or ())
+    cells = tuple(map(_frozen_cell, function.__closure__ or ()))
     code, defaults = function.__code__, function.__defaults__
     new = FunctionType(code, scope, function.__name__, defaults, cells)
     functools.update_wrapper(new, function)
@@ -240,14 +304,11 @@ def _frozen(function: FunctionType) -> FunctionType:
     return new
 
 
-def _dimensions(given: Any) -> Dimensions:
-    sizes = tuple(given) if isinstance(given, list | tuple) else (given,)
-    if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"a launch has 1, 2 or 3 dimensions, got {given!r}")
-    if not all(isinstance(n, int | np.integer) for n in sizes):
-        raise TypeError(f"grid and block are integers or tuples of them, got {given!r}")
-    x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
-    return x, y, z
+def _frozen_cell(cell: CellType) -> CellType:
+    try:
+        return CellType(cell.cell_contents)
+    except ValueError:  # of the function's own name: it is bound after decoration
+        return cell
 
 
 def _check_limits(name: str, grid: Dimensions, block: Dimensions) -> None:
@@ -272,21 +333,32 @@ def _value(argument: Any) -> Any:
     return value
 
 
-def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
-    """Numbers as the types of the signature that fits best.
+def _type_of(argument: Any) -> Any:
+    """Numba's type of an argument, or the type that was given in its place."""
+    if isinstance(argument, types.Type):
+        return argument
+    return numba.typeof(on_host(argument))
 
-    KernelError if none fits, TypeError if two fit equally well.
+
+def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
+    """Numbers as the types of the declared signature that fits best.
+
+    TypeError if none fits, or two fit equally well.
     """
     given = [numba.typeof(v) for v in values]
-    for i, wanted in enumerate(zip(*kernel.signatures, strict=False)):
+    for i, wanted in enumerate(zip(*kernel.declared, strict=False)):
         if any(isinstance(w, types.CPointer) for w in wanted):  # fits any address
             given[i] = wanted[0]
-    cases = [types.void(*s) for s in kernel.signatures]
+    cases = [types.void(*s) for s in kernel.declared]
     best = cpu_target.typing_context.resolve_overload(
-        kernel.__name__, cases, given, {}, allow_ambiguous=False
+        kernel.py_func, cases, given, {}, allow_ambiguous=False
     )
     if best is None:
-        refuse(f"{kernel.__name__}({', '.join(map(str, given))})", "signature")
+        raise TypeError(
+            f"{user_line()}: {kernel.__name__}: No matching definition for argument "
+            f"type(s) {', '.join(map(str, given))}: it was declared for "
+            f"{' and '.join(map(str, kernel.declared))}"
+        )
     return [_as_type(t, v) for t, v in zip(best.args, values, strict=True)]
 
 

@@ -14,7 +14,7 @@ from .refusals import RULES
 _TABLE = """
 ## Kernels and launches
 jit; differs; compiled by simt at the first launch. Options of the GPU compiler do \
-nothing, `link` and `extensions` are refused
+nothing, `link` is refused
 reduce Reduce; differs; combines from left to right, which a GPU does not
 In InOut; runs; arrays in host memory are used in place, those in `In` copied
 Out; differs; the kernel finds the host's values, on a GPU it finds none

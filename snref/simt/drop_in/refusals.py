@@ -20,9 +20,6 @@ RULES = {
     "grid-sync": "blocks run one after another: a grid can synchronise only where it "
     "can run as one block, of at most 1024 threads that know their positions from "
     "cuda.grid and cuda.gridsize alone and have no shared arrays",
-    "signature": "arguments must fit a signature given to @cuda.jit, arrays exactly",
-    "argument-extensions": "kernel arguments are converted on the host: "
-    "pass arrays and numbers",
     "half-precision": "kernels on a CPU have no float16: use float32",
     "basic-indexing": "device arrays are indexed with integers and slices",
     "event-timing": "only recorded events made with timing=True tell a time",
