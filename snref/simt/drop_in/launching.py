@@ -165,8 +165,8 @@ class Overload:
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """As many as make one block: as such a cooperative grid runs."""
         _, block = normalize_kernel_dimensions(1, blockdim)
-        most: int = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
-        return max(1, most // math.prod(block))
+        most, threads = ATTRIBUTES["MAX_THREADS_PER_BLOCK"], int(math.prod(block))
+        return int(max(1, most // threads))
 
 
 class Launch:
