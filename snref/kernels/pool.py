@@ -89,7 +89,7 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
     N, C, H, W = dx.shape
     P, Q = dy.shape[2], dy.shape[3]
     tx = cuda.threadIdx.x
-    margin = kernel_w - 1
+    margin = max(kernel_w, 1) - 1
     tile = SPAN - 2 * margin - cuda.blockDim.x
     for base in range(0, SPAN, cuda.blockDim.x):
         highest[base + tx] = float32(-math.inf)

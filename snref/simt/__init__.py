@@ -14,16 +14,17 @@ What a kernel means is written down in 80 lines, to be read first:
     meaning      what each name of `numba.cuda` is in such a thread
     debugger     launches by the interpreter
 
-The compiler is seven small stages, functions without side effects. They hand each other
+The compiler is eight small stages, functions without side effects. They hand each other
 what `ir` defines: kernels, trees, and Python's own syntax trees in them.
 
     1  front     a Python function -> a kernel in plain names (a folder of small files)
     2  webs      one name for each independent value
-    3  uniform   what all threads of a block agree on
-    4  lockstep  divergent control flow that they can walk together
-    5  split     the statements of a thread -> the tree of a block
-    6  storage   where each thread's variables live
-    7  emit      the tree -> the text of a module for Numba, with the help of
+    3  indices   which indices may be negative and count from the end
+    4  uniform   what all threads of a block agree on
+    5  lockstep  divergent control flow that they can walk together
+    6  split     the statements of a thread -> the tree of a block
+    7  storage   where each thread's variables live
+    8  emit      the tree -> the text of a module for Numba, with the help of
          style     how an access of an array is printed
          frame     the arrays of a block: shared, local, and slots of the threads
          guards    `if i < n` as the bound of the loop over threads
@@ -90,13 +91,13 @@ def check(
 ) -> Check:
     """Run the same launch slowly, with every access of every thread checked.
 
-    Finds races within a block and between blocks, indices outside an array (negative
-    ones, too), reads of shared and local arrays before anything was written there,
-    variables that a thread reads without having given them a value, masks of warp
-    operations that name threads which do not take part, and threads that return before
-    a barrier, unless `allow` has "exited-before-barrier". The parameters named in
-    `outputs` are taken to hold nothing yet, and must be written in full; those named in
-    `scratch` hold nothing yet either, and may be written in part.
+    Finds races within a block and between blocks, indices outside an array, reads of
+    shared and local arrays before anything was written there, variables that a thread
+    reads without having given them a value, masks of warp operations that name threads
+    which do not take part, and threads that return before a barrier, unless `allow` has
+    "exited-before-barrier". The parameters named in `outputs` are taken to hold nothing
+    yet, and must be written in full; those named in `scratch` hold nothing yet either,
+    and may be written in part.
 
     An array given under two names is one array, and so is what two arrays share.
     ValueError if they overlap with gaps or with elements of other types.

@@ -75,6 +75,7 @@ class Checked(Style):
     independent = False
     exact = True  # even a load that all threads share is every thread's own
     prepared = staticmethod(with_flags)
+    wrap = "from snref.simt.shadow import wrap as _wrap"
     imports = (
         "from snref.simt.shadow import inside1, inside2, inside3, inside4, inside5",
         "from snref.simt.shadow import arrived, changed, fence, lanes, note, present",

@@ -1,9 +1,9 @@
-"""Stage 7: the tree of a block -> the text of a Python module for Numba.
+"""Stage 8: the tree of a block -> the text of a Python module for Numba.
 
 Every run becomes a loop over the threads of the block, `threadIdx.x` innermost. Slots
-and local arrays get a last axis for the thread. Indices are unsigned: Python's negative
-indices would cost a test each. `_first` and `_last` bound the blocks of one call. With
-blocks of 32 threads, a tree and what is printed for it:
+and local arrays get a last axis for the thread. Indices are unsigned: Numba's test for
+negative ones would cost each access a comparison. `_first` and `_last` bound the blocks
+of one call. With blocks of 32 threads, a tree and what is printed for it:
 
     for k in range(n):                    for k in range(n):
         run:                                  for threadIdx_x in range(32):
@@ -54,6 +54,7 @@ def emit(
     facts = {
         "constants": tuple(kernel.constants),
         "ordered": any(map(ir.atomic, kernel.body)),
+        "assumed": tuple(list(kernel.types).index(p) for p in kernel.assumed),
         "arena": frame.bytes if frame.large else 0,
         **printer.style.facts(),
     }
@@ -73,6 +74,8 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
     for n in ("divide", "modulo"):
         if f"_{n}(" in text:
             yield f"from snref.simt.elementary import {n} as _{n}"
+    if f"{ir.WRAP}(" in text:
+        yield style.wrap
     yield from style.imports
     yield from kernel.imports.values()
     yield ""

@@ -111,7 +111,8 @@ class _Plain(ast.NodeTransformer):
             case ast.Call(ast.Name(ir.COUNT)):
                 return ast.Constant(0)
             case ast.Call(
-                ast.Name(ir.HIGHEST | ir.SLOT | ir.STAYS | ir.GUARD), [value, *_]
+                ast.Name(ir.HIGHEST | ir.SLOT | ir.STAYS | ir.GUARD | ir.WRAP),
+                [value, *_],
             ):
                 return self.visit(value)
             case ast.Call(ast.Name(ir.VOTE), [ast.Name(how), *_]):

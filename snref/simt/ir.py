@@ -19,6 +19,8 @@ compiler writes:
     CLEAR(v)                             v = 0 in every thread, taking part or not
     VOTE(how, v, here, mask, t)          what the warp of thread t says to v
     REFUSE(site)                         stop the launch: the threads disagree
+    WRAP(i, n)                           an index of n elements; from the end if i < 0
+    CLIP(i, n)                           an end of a slice: such an index within 0 to n
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ STAYS, GUARD = "_stays", "_guard"
 UNASSIGNED, LANE, PRESENT = "_unassigned", "_lane", "_present"
 ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
 SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
+WRAP, CLIP = "_wrap", "_clip"
+WHOLE_SWAP = "atomic_compare_and_swap"  # takes an array, and no index of an element
 TOTALS = {ANY, COUNT, HIGHEST}
 
 AXES = "xyz"
@@ -112,6 +116,7 @@ class Kernel:
     constants: Mapping[str, Any] = field(default_factory=dict)  # read-only arrays
     dynamic: int = 0  # bytes of dynamic shared memory
     sites: tuple[str, ...] = ()  # the texts of REFUSE
+    assumed: tuple[str, ...] = ()  # parameters that are taken not to be negative
 
     @property
     def threads(self) -> int:

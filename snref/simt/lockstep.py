@@ -1,4 +1,4 @@
-"""Stage 4: divergent control flow that the threads of a block can walk together.
+"""Stage 5: divergent control flow that the threads of a block can walk together.
 
 A loop whose bounds alone differ between threads becomes a uniform loop over as many
 rounds as the longest needs, and a mask (what a GPU's warp does, too):

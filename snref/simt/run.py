@@ -21,6 +21,7 @@ from numba.core import config
 from snref.simt import cache
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
+from snref.simt.indices import indices
 from snref.simt.infer import infer, refusal
 from snref.simt.ir import Kernel, KernelError, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
@@ -37,7 +38,7 @@ llvm.set_option("snref.simt", "-unroll-full-max-count=8")
 
 Size: TypeAlias = int | Sequence[int]
 
-STAGES = ("front", "webs", "uniform", "lockstep", "split", "storage", "emit")
+STAGES = ("front", "webs", "indices", "uniform", "lockstep", "split", "storage", "emit")
 _WORTH = 50e-6  # seconds of a core's work that are worth waking a worker
 _REMEMBERED = 1000  # kinds of launches of a kernel
 _RANGES = 4  # of blocks, for each worker: blocks and cores are not all equally fast
@@ -49,13 +50,18 @@ def stages(
     types: Sequence[Any],
     dynamic: int = 0,
     style: type[Style] = Style,
+    assume: bool = True,
 ) -> dict[str, Any]:
-    """What every stage makes of the kernel, by the stage's name."""
+    """What every stage makes of the kernel, by the stage's name.
+
+    `assume`: integer arguments are not negative (see `indices`).
+    """
     made: dict[str, Any] = {}
     made["front"] = style.prepared(front(kernel, block, types, dynamic))
     made["webs"] = webs(made["front"])
-    made["uniform"] = uniform(made["webs"])
-    made["lockstep"] = lockstep(made["webs"], made["uniform"])
+    made["indices"] = indices(made["webs"], assume and not style.exact)
+    made["uniform"] = uniform(made["indices"])
+    made["lockstep"] = lockstep(made["indices"], made["uniform"])
     shared = uniform(made["lockstep"])
     made["split"] = split(made["lockstep"], shared, style.exact)
     made["storage"] = storage(made["lockstep"], made["split"], shared)
@@ -68,7 +74,7 @@ def stages(
 def show(kernel: Any, block: Size, *arguments: Any, stage: str | None = None) -> str:
     """The text that a stage makes of a kernel; without `stage`, the module that runs.
 
-    `stage` is one of front, webs, uniform, lockstep, split, storage, emit. The
+    `stage` is one of front, webs, indices, uniform, lockstep, split, storage, emit. The
     arguments give the types only.
     """
     if stage is not None and stage not in STAGES:
@@ -119,6 +125,16 @@ class Compiled:
             types = _types(self.function, arguments)
             found = Module(self.function, block, dynamic, types, self.style)
             self.modules[kinds] = found
+        if any(map(_is_negative, (arguments[i] for i in found.facts["assumed"]))):
+            kinds = (*kinds, "any sign")
+            careful = self.modules.get(kinds)
+            if careful is None:
+                types = _types(self.function, arguments)
+                careful = Module(
+                    self.function, block, dynamic, types, self.style, assume=False
+                )
+                self.modules[kinds] = careful
+            return careful
         return found
 
     def launch(
@@ -153,16 +169,17 @@ class Module:
         dynamic: int,
         types: tuple[Any, ...],
         style: type[Style],
+        assume: bool = True,
     ):
         def made() -> dict[str, Any]:
-            return stages(function, block, types, dynamic, style)
+            return stages(function, block, types, dynamic, style, assume)
 
         def read() -> Kernel:
             return front(function, block, types, dynamic)
 
         self.stages, self.read, self.types = made, read, types
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
-        self.stem = self.stem_of(function, block, dynamic, types, style)
+        self.stem = self.stem_of(function, block, dynamic, types, style, assume)
         module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
@@ -184,9 +201,10 @@ class Module:
         dynamic: int,
         types: tuple[Any, ...],
         style: type[Style] = Style,
+        assume: bool = True,
     ) -> str:
         """The name of the module's files."""
-        key = cache.key(function, block, dynamic, types, style.__name__)
+        key = cache.key(function, block, dynamic, types, style.__name__, assume)
         return f"{function.__name__}_{key}"
 
     def compile(self, types: Iterable[Any], *more: Any) -> None:
@@ -394,3 +412,8 @@ def _kind(argument: Any) -> Any:
     if isinstance(argument, tuple):
         return tuple(map(_kind, argument))
     return type(argument)
+
+
+def _is_negative(argument: Any) -> bool:
+    """Is the number, or one in the tuple, negative?"""
+    return bool(min(argument) < 0 if isinstance(argument, tuple) else argument < 0)

@@ -18,7 +18,19 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 
-u = numba.uintp  # an index that is never negative: Python's test for it falls away
+u = numba.uintp  # an index that is never negative: Numba's test for it falls away
+
+
+def wrap(i, n):
+    """The place of element i of n, from the end if it is negative; compiled only."""
+    raise NotImplementedError
+
+
+@overload(wrap)
+def _wrap(i, n):
+    if getattr(types.unliteral(i), "signed", True):
+        return lambda i, n: i + n if i < 0 else i
+    return lambda i, n: i
 
 
 # ------------------------------------------------------------------ arrays of a block

@@ -32,6 +32,12 @@ ROWS, COLUMNS = 33, 9  # of the report
 
 
 @njit(forceinline=True)
+def wrap(i, n):
+    """The place of element i of n, from the end if it is one of them."""
+    return i + n if -n <= i < 0 else i
+
+
+@njit(forceinline=True)
 def inside1(i, n, report):
     """The number of element [i] of an array of n; -1 if there is none."""
     if 0 <= i < n:

@@ -1,4 +1,4 @@
-"""Stage 5: the statements of a thread -> the tree of a block.
+"""Stage 6: the statements of a thread -> the tree of a block.
 
 Thread-loop fission (MCUDA; Stratton, Stone and Hwu 2008), cut at every uniform loop and
 not only at barriers, so that the loop over threads is the innermost one and can be

@@ -1,4 +1,4 @@
-"""Stage 6: where each thread's variables live.
+"""Stage 7: where each thread's variables live.
 
 A value that is read in another run than the one that made it must survive the end of
 the loop over threads. Cheap index arithmetic is *recomputed* in each run that reads it,
@@ -268,11 +268,14 @@ def _dominates(definition: _Path, use: _Path) -> bool:
     return use[len(around)][0] == where and use[len(around)][1] > position
 
 
+_CHEAP = {"min", "max", ir.WRAP}
+
+
 def _cheap(value: ast.expr, known: set[str]) -> bool:
     """Index arithmetic on known values: no memory, no division but by powers of 2."""
     for n in ast.walk(value):
         match n:
-            case ast.Name(id) if id not in known and id not in ("min", "max"):
+            case ast.Name(id) if id not in known and id not in _CHEAP:
                 return False
             case ast.BinOp(_, ast.FloorDiv() | ast.Mod(), ast.Constant(int(d))):
                 if d <= 0 or d & (d - 1):
@@ -283,7 +286,7 @@ def _cheap(value: ast.expr, known: set[str]) -> bool:
                 pass
             case ast.Subscript():
                 return False
-            case ast.Call(ast.Name("min" | "max")):
+            case ast.Call(ast.Name(function)) if function in _CHEAP:
                 pass
             case ast.Call():
                 return False

@@ -29,6 +29,7 @@ class Style:
     rows = True  # may a row of threads go through a whole nest of loops?
     independent = True  # is one thread's access of an element no other's business?
     exact = False  # must each thread do the loads that all threads share?
+    wrap = "from snref.simt.runtime import wrap as _wrap"  # an index from the end
     imports: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
@@ -85,7 +86,7 @@ class _Index(ast.NodeTransformer):
     """
 
     def __init__(self, kernel: Kernel, local: set[str], inside: bool):
-        self.ndim = dict.fromkeys(kernel.types, 1) | kernel.ndim  # of tuples, too
+        self.ndim = kernel.ndim
         self.local, self.inside = local, inside
 
     def visit_Expr(self, stmt: ast.Expr) -> ast.AST | None:

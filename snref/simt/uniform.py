@@ -1,4 +1,4 @@
-"""Stage 3: what all threads of a block agree on.
+"""Stage 4: what all threads of a block agree on.
 
 A variable is uniform if every definition of it computes the same value in all threads,
 and they all take part in it. A loop or branch is divergent if its condition may differ

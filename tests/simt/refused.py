@@ -103,11 +103,6 @@ def result(a):  # refused
 
 
 @cuda.jit
-def negative_index(a):
-    a[0] = a[-2]  # refused
-
-
-@cuda.jit
 def text_added_to_a_number(a):
     a[0] = a[1] + "one"  # refused
 
@@ -149,17 +144,6 @@ def barrier_for_odd_threads(a):
         cuda.syncthreads()
         odd = 0
     a[t] = 1
-
-
-@cuda.jit
-def atomic_at_a_negative_index(a):
-    cuda.atomic.add(a, -1, 1)  # refused
-
-
-@cuda.jit
-def part_from_the_end(a):
-    end = a[-2:]  # refused
-    end[0] = 5
 
 
 @cuda.jit
@@ -226,12 +210,9 @@ CASES = {
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
-    atomic_at_a_negative_index: "negative index",
-    part_from_the_end: "negative index",
     local_array_of_a_negative_size: "whole numbers >= 0",
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",
-    negative_index: "negative index",
     text_added_to_a_number: "there is no add(float32, one)",
     reserved_name: "choose another",
     named_like_an_index_of_cuda: "choose another",

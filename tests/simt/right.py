@@ -130,7 +130,18 @@ def given_by_every_path(a, out):
     out[t] = w
 
 
+@cuda.jit
+def neighbours_in_a_ring(a, out):
+    """Numba counts negative indices from the end."""
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t - 1] = a[t - 1]
+    cuda.syncthreads()
+    out[t] = s[t - 1] + a[-1]
+
+
 CASES = {
+    neighbours_in_a_ring: (1, N),
     everyone_writes_the_flag: (2, N),
     sum_of_a_warp: (1, N),
     shuffles_of_the_first_warp: (1, N),
@@ -151,6 +162,7 @@ def results(a):
     halves = np.repeat([a[:32].sum(), a[32:].sum()], 32)
     return {
         "everyone_writes_the_flag": [1],
+        "neighbours_in_a_ring": np.roll(a, 1) + a[-1],
         "sum_of_a_warp": halves,
         "shuffles_of_the_first_warp": [a.sum()],
         "shuffle_of_those_who_take_part": [1, 0, 3, 2, 5, 4, 7, 6],

@@ -42,15 +42,15 @@ def test_what_check_mode_and_the_profile_would_not_see_they_refuse(kernel, look)
 
 def test_a_wrong_number_of_arguments_is_named():
     with pytest.raises(simt.KernelError, match=r"takes 1 arguments, got 2"):
-        simt.compile(refused.negative_index)[1, 32](np.zeros(3), np.zeros(3))
+        simt.compile(refused.text_added_to_a_number)[1, 32](np.zeros(3), np.zeros(3))
 
 
 @pytest.mark.parametrize("dtype", ["f2", ">f4"])
 @pytest.mark.parametrize("run", [simt.compile, simt.check, simt.profile])
 def test_an_array_of_a_type_without_code_is_named(run, dtype):
-    kernel = refused.negative_index
+    kernel = refused.text_added_to_a_number
     line = kernel.py_func.__code__.co_firstlineno
-    place = rf"^refused\.py:{line}: negative_index: argument 1: .*float16|>f4"
+    place = rf"^refused\.py:{line}: text_added_to_a_number: argument 1: .*float16|>f4"
     with pytest.raises(simt.KernelError, match=place):
         run(kernel)[1, 32](np.zeros(3, dtype))
     with pytest.raises(simt.KernelError, match=place):

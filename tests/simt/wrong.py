@@ -301,14 +301,9 @@ def rows_and_columns_exchanged(a, out):
 
 
 @cuda.jit
-def left_neighbour_of_the_first(a, out):
+def before_the_first(a, out):
     i = cuda.grid(1)
-    out[i] = a[i - 1]  # wrong
-
-
-@cuda.jit
-def minus_one(a, out):
-    out[cuda.grid(1)] = a[-1]  # wrong
+    out[i] = a[i - 65]  # wrong
 
 
 @cuda.jit(device=True)
@@ -444,8 +439,7 @@ CASES = {
     no_guard: (2, N, "out[64] is out of bounds", ()),
     shared_array_too_small: (1, N, "s[63] is out of bounds", ()),
     rows_and_columns_exchanged: (1, (T, T), "tile[8, 0] is out of bounds", ()),
-    left_neighbour_of_the_first: (1, N, "a[-1] is out of bounds", ()),
-    minus_one: (1, N, "negative index", ()),
+    before_the_first: (1, N, "a[-65] is out of bounds", ()),
     mistake_in_a_device_function: (1, N, "out[64] is out of bounds", ()),
     race_through_a_device_function: (1, N, "no barrier between", ()),
     barrier_for_half_the_block: (1, N, "t differs between threads", ()),

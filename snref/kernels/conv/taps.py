@@ -20,7 +20,8 @@ def phase_along(first, stride, pad, filter_size, size):
     and the output that meets the first pixel at place `first`. Pixels are one stride
     apart, and so are places; outputs follow each other.
     """
-    places = (filter_size - first + stride - 1) // stride
+    places = max((filter_size - first + stride - 1) // stride, 0)
     output = (pad - first + stride - 1) // stride
     pixel = output * stride + first - pad
-    return places, pixel, (size - pixel + stride - 1) // stride, output
+    pixels = max((size - pixel + stride - 1) // stride, 0)
+    return places, pixel, pixels, output

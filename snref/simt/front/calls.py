@@ -136,8 +136,6 @@ class Calls(Arrays):
         if called == "selp":
             return ast.IfExp(*args)
         if called.startswith("atomic.") and called[7:] in warps.ATOMICS:
-            if len(args) > 1:
-                self.no_negative(node, args[0], args[1])
             if views.held(args[0], unit.views):  # the same element of the whole array
                 element = views.element(args[0], args[1], ast.Load(), unit.views)
                 assert isinstance(element, ast.Subscript)

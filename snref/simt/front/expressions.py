@@ -61,7 +61,6 @@ class Expressions(Scope):
                 return self.expr(target)
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
-                self.no_negative(node, base, place)
                 return views.element(base, place, ctx, self.unit.views)
             case _ if isinstance(node, _OPERATORS):
                 return _fold(self.generic(node))
@@ -185,19 +184,6 @@ class Expressions(Scope):
             return reduce(lambda n, m: ast.BinOp(n, ast.Mult(), m), view.sizes())
         part = vectors.component(value, node.attr, self.unit.vectors)
         return part or ast.Attribute(value, node.attr, node.ctx)
-
-    def no_negative(self, node: ast.expr, base: ast.expr, place: ast.expr) -> None:
-        """Refuse a[-1]: from `emit` on an index is unsigned and nothing can tell."""
-        if not isinstance(base, ast.Name) or base.id not in self.unit.ndim:
-            return
-        for part in place.elts if isinstance(place, ast.Tuple) else [place]:
-            number = part.value if isinstance(part, ast.Constant) else None
-            if isinstance(number, int) and number < 0:
-                raise self.fail(
-                    node,
-                    f"negative index in {ast.unparse(node)}: Numba counts it from the "
-                    "end, simt does not; write the shape minus a number",
-                )
 
 
 def _fold(node: ast.expr) -> ast.expr:

@@ -209,9 +209,6 @@ class Statements(Calls):
             if not isinstance(index, ast.Constant):
                 kept.append(assign(self.unit.fresh(target), index, line))
                 index = name(kept[-1].targets[0].id)  # type: ignore[attr-defined]
-            elif isinstance(index.value, int) and index.value < 0:
-                text = f"negative index in {ast.unparse(value)}: count from its shape"
-                raise self.unit.error(ast.Pass(lineno=line), text)
             return index
 
         view = views.view_of(value, self.unit.ndim, keep)

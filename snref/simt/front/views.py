@@ -32,35 +32,60 @@ class View:
     def element(self, places: list[ast.expr]) -> list[ast.expr]:
         """Indices of the array for indices of the view; axes not indexed stay whole."""
         left, out = list(places), []
-        for axis in self.axes:
+        for d, axis in enumerate(self.axes):
             if not isinstance(axis, tuple):
                 out.append(copy.deepcopy(axis))
             elif not left:
                 out.append(ast.Slice(*copy.deepcopy(axis)))
             else:
-                out.append(_plus(axis[0], left.pop(0)))
+                place, size = left.pop(0), _size(axis, f"{self.array}.shape[{d}]")
+                out.append(_inside(axis, place, size))
         return out
 
     def sizes(self) -> list[ast.expr]:
         """The length of each axis of the view."""
-        out: list[ast.expr] = []
-        for d, axis in enumerate(self.axes):
-            if isinstance(axis, tuple):
-                start, stop = axis
-                end = stop or ir.expression(f"{self.array}.shape[{d}]")
-                whole = isinstance(start, ast.Constant) and start.value == 0
-                end = copy.deepcopy(end)
-                out.append(end if whole else ast.BinOp(end, ast.Sub(), start))
-        return out
+        return [
+            _size(axis, f"{self.array}.shape[{d}]")
+            for d, axis in enumerate(self.axes)
+            if isinstance(axis, tuple)
+        ]
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def _size(axis: tuple[ast.expr, ast.expr | None], whole: str) -> ast.expr:
+    """The length of an axis of a view; `whole` is that of the array's."""
+    start, stop = copy.deepcopy(axis)
+    end = stop or ir.expression(whole)
+    if _is_zero(start):
+        return end
+    return ir.call("max", ast.BinOp(end, ast.Sub(), start), ast.Constant(0))
+
+
+def _inside(
+    axis: tuple[ast.expr, ast.expr | None], place: ast.expr, size: ast.expr
+) -> ast.expr:
+    """The index of the array for one of the view (or a part of it, for a slice)."""
+    start, stop = copy.deepcopy(axis)
+    if _is_zero(start) and stop is None:
+        return place
+    if isinstance(place, ast.Slice):
+        lower = ir.call(ir.CLIP, place.lower, size) if place.lower else None
+        upper = ir.call(ir.CLIP, place.upper, size) if place.upper else None
+        return ast.Slice(
+            _plus(start, lower) if lower else start,
+            _plus(start, upper) if upper else stop,
+            place.step,
+        )
+    known = isinstance(place, ast.Constant) and place.value >= 0  # type: ignore[operator]
+    return _plus(start, place if known else ir.call(ir.WRAP, place, size))
 
 
 def _plus(start: ast.expr, place: ast.expr) -> ast.expr:
-    """The index of the array for one of the view (or a part of it, for a slice)."""
-    if isinstance(place, ast.Slice):
-        lower = _plus(start, place.lower or ast.Constant(0))
-        return ast.Slice(lower, _plus(start, place.upper) if place.upper else None)
-    if isinstance(start, ast.Constant) and start.value == 0:
-        return place
+    if _is_zero(start) or _is_zero(place):
+        return place if _is_zero(start) else copy.deepcopy(start)
     return ast.BinOp(copy.deepcopy(start), ast.Add(), place)
 
 
@@ -103,10 +128,15 @@ def view_of(
     if len(places) == ndim[a] and not slices:
         return None
     axes: list[ast.expr | tuple[ast.expr, ast.expr | None]] = []
-    for p in places + [ast.Slice()] * (ndim[a] - len(places)):
+    for d, p in enumerate(places + [ast.Slice()] * (ndim[a] - len(places))):
         if isinstance(p, ast.Slice):
-            start = keep(p.lower) if p.lower else ast.Constant(0)
-            axes.append((start, keep(p.upper) if p.upper else None))
+            size = ir.expression(f"{a}.shape[{d}]")
+            start = keep(_clipped(p.lower, size)) if p.lower else ast.Constant(0)
+            axes.append((start, keep(_clipped(p.upper, size)) if p.upper else None))
         else:
             axes.append(keep(p))
     return View(a, tuple(axes))
+
+
+def _clipped(end: ast.expr, size: ast.expr) -> ast.expr:
+    return end if _is_zero(end) else ir.call(ir.CLIP, end, size)
