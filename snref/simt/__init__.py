@@ -30,6 +30,7 @@ what `ir` defines: kernels, trees, and Python's own syntax trees in them.
          guards    `if i < n` as the bound of the loop over threads
          infer     the types of the variables, from Numba's own type inference
 
+Between the first two, `waiting` gives an end to loops that wait for ever.
 `simt.show(kernel, block, *arrays, stage="webs")` prints what a stage makes. To run it:
 
     run          the stages in a row; launches, shared out among workers
@@ -78,7 +79,7 @@ def compile(kernel: Any, threads: int | None = None) -> Compiled:
     by $SNREF_CACHE, or else the user's cache folder.
 
     Raises KernelError for what cannot be compiled, with file and line, and at a launch
-    whose threads disagree about a barrier.
+    whose threads disagree about a barrier or wait for others that cannot come.
     """
     return Compiled(kernel, threads)
 

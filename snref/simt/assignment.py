@@ -39,6 +39,14 @@ def with_flags(kernel: Kernel) -> Kernel:
     return kernel.with_body([*start, *_checked(kernel.body, flags.early, wanted)])
 
 
+def read_early(body: Sequence[ast.stmt], variables: set[str]) -> set[str]:
+    """Return those variables that a round of a loop may read before it sets them."""
+    flags = _Flags(variables)
+    flags.breaks.append([])
+    flags.walk(body, set())
+    return set().union(*flags.early.values())
+
+
 def _flag(variable: str) -> str:
     return f"_has_{variable}"
 

@@ -53,7 +53,7 @@ def emit(
     frame = Frame.of(kernel, dtypes)
     facts = {
         "constants": tuple(kernel.constants),
-        "ordered": any(map(ir.atomic, kernel.body)),
+        "ordered": kernel.waits or any(map(ir.atomic, kernel.body)),
         "assumed": tuple(list(kernel.types).index(p) for p in kernel.assumed),
         "arena": frame.bytes if frame.large else 0,
         **printer.style.facts(),

@@ -117,6 +117,7 @@ class Kernel:
     dynamic: int = 0  # bytes of dynamic shared memory
     sites: tuple[str, ...] = ()  # the texts of REFUSE
     assumed: tuple[str, ...] = ()  # parameters that are taken not to be negative
+    waits: bool = False  # has it a loop that only another thread can end?
 
     @property
     def threads(self) -> int:

@@ -30,6 +30,7 @@ from snref.simt.split import split
 from snref.simt.storage import storage
 from snref.simt.style import Style
 from snref.simt.uniform import uniform
+from snref.simt.waiting import with_ends
 from snref.simt.webs import webs
 
 # Unrolling the loop over threads before it can be vectorised makes a register-tiled
@@ -58,7 +59,7 @@ def stages(
     """
     made: dict[str, Any] = {}
     made["front"] = style.prepared(front(kernel, block, types, dynamic))
-    made["webs"] = webs(made["front"])
+    made["webs"] = webs(with_ends(made["front"]))
     made["indices"] = indices(made["webs"], assume and not style.exact)
     made["uniform"] = uniform(made["indices"])
     made["lockstep"] = lockstep(made["indices"], made["uniform"])
