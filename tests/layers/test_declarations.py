@@ -302,3 +302,17 @@ def test_each_kernel_counts_the_operations_of_its_formula() -> None:
     # The windows of the pools are 2 x 2 here, and 3 x 3.
     assert [counted.pop(kernel) for kernel in POOLS] == [{4}, {4, 9}]
     assert counted == {kernel: {count} for kernel, count in OPERATIONS.items()}
+
+
+def test_parameters_of_one_dimension_have_a_weight_decay_of_their_own():
+    def decays(name: str) -> set[object]:
+        return {
+            launch.scalars[2]
+            for run in route(a_net_of_every_layer("lean")).runs()
+            for launch in run.work
+            if isinstance(launch, Launch) and launch.kernel == "sgd.update"
+            if launch.outputs[0].name == name
+        }
+
+    assert decays("fc.w") == decays("conv.w") == {"weight_decay"}
+    assert decays("fc.b") == decays("bn.gamma") == {"bias_decay"}

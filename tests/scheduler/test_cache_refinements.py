@@ -101,6 +101,14 @@ def test_a_plan_exists_at_the_bound_where_the_papers_cache_has_none():
     refined_cache(plan, lower_bound(plan))
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_nothing_is_copied_in_a_slab_that_holds_all_with_tensors_rounded_up(seed):
+    plan = overwrite(route(nets.random_net(seed, batch=2)), "gradients")
+    rounded, exact = (max(memory(free_dead(plan), workspace=w)) for w in (True, False))
+    assert bytes_copied(refined_cache(plan, rounded)) == 0
+    assert bytes_copied(refined_cache(plan, exact)) > 0
+
+
 def test_without_levels_a_smaller_slab_can_have_a_higher_peak():
     def falls(cache: Callable[[Plan, int], Plan]) -> int:
         """How often less memory gives a higher peak."""

@@ -24,6 +24,7 @@ def test_first_fit_takes_the_lowest_hole_and_last_fit_the_highest() -> None:
 
 def test_sizes_are_rounded_up_to_whole_blocks_and_an_odd_slab_down() -> None:
     pool = Pool(slab=1000, block=256)
+    assert pool.extent == 0
     assert [pool.allocate(n) for n in (1, 257, 1)] == [0, 256, None]
     assert pool.in_use == 768
     assert pool.largest_hole == 0
