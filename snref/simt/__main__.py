@@ -13,6 +13,7 @@ from pathlib import Path
 from numba.core import config
 
 from . import KernelError
+from .crash import point_to_check_mode
 from .drop_in import installed
 
 USAGE = (
@@ -71,6 +72,8 @@ def main(arguments: list[str]) -> int:
     sys.path[0] = os.path.abspath(folder)
     with suppress(OSError, AttributeError):  # where errors go to no file
         faulthandler.enable()  # says where, if a wrong index ends the process
+    if options.mode == "compile":
+        point_to_check_mode()
     with installed(options.mode):
         try:
             if options.module:

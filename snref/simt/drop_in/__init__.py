@@ -25,6 +25,7 @@ from numba.np.ufunc.decorators import GUVectorize as CPUGUVectorize
 from numba.np.ufunc.decorators import Vectorize as CPUVectorize
 
 from snref import simt
+from snref.simt.crash import point_to_check_mode
 
 from . import arrays, devices, ufuncs
 from .children import inherited
@@ -134,6 +135,8 @@ _lasting = ExitStack()  # what `install` has done
 def install(mode: Mode = "compile") -> None:
     """Replace `numba.cuda` until the process ends, or until the next call."""
     _lasting.close()
+    if mode == "compile":
+        point_to_check_mode()
     numbas_own = _made_by_numba(vars(sys.modules["__main__"]))
     if numbas_own:
         warnings.warn(
