@@ -6,12 +6,13 @@ import pytest
 
 from snref.net import Net, route
 from snref.nets import find, random_net
+from snref.planning.bound import bound
 from snref.planning.quickest import least_time
 from snref.planning.quickest.forecast import forecast
 from snref.planning.quickest.frontier import ENDLESS, Frontier
 from snref.planning.quickest.gaps import Decisions, Problem
 from snref.planning.quickest.order import order
-from snref.planning.quickest.search import Limits, all_leave
+from snref.planning.quickest.search import Limits, all_leave, repaired, swept
 from snref.planning.quickest.writing import written
 from snref.plans import (
     OutOfMemory,
@@ -102,6 +103,37 @@ def test_a_value_that_is_rebuilt_early_stays_only_if_it_is_recomputed_once():
     often = [i for i, again in order(problem, each) if again]
     assert len(set(once)) == len(once) < len(often)
     assert set(once) == set(often)
+
+
+def test_a_sweep_only_gains_and_leaves_nothing_that_one_change_would_gain():
+    problem, _ = problem_of(find("alexnet", batch=200))
+    limits = Limits(device=int(0.6 * sum(gap.nbytes for gap in problem.gaps)))
+    first = repaired(problem, limits, all_leave(problem, limits))
+    assert first is not None
+    decisions, found, left = swept(problem, limits, *first, tries=2000)
+    assert found.seconds < first[1].seconds
+    assert left > 0
+    for gap, decision in decisions.items():
+        for other in {"copy", "recompute", None} - {decision}:
+            if other == "recompute" and gap.maker is None:
+                continue
+            changed = {**decisions, gap: other}
+            if other is None:
+                del changed[gap]
+            result = forecast(problem, changed, limits.device)
+            costs = decision != "copy" or gap.tensor in found.waits
+            assert not (costs and limits.allow(result)) or (
+                result.seconds >= found.seconds
+            )
+
+
+def test_a_sweep_tries_no_more_than_it_may():
+    problem, _ = problem_of(find("alexnet", batch=200))
+    limits = Limits(device=int(0.6 * sum(gap.nbytes for gap in problem.gaps)))
+    first = repaired(problem, limits, all_leave(problem, limits))
+    assert first is not None
+    assert swept(problem, limits, *first, tries=0)[:2] == first
+    assert swept(problem, limits, *first, tries=3)[2] == 0
 
 
 # Plans
@@ -222,6 +254,16 @@ def test_the_lower_bound_has_a_plan_and_a_byte_less_has_none():
         with pytest.raises(OutOfMemory) as caught:
             least_time(route(net), costs, least - 1)
         assert caught.value.least == least
+
+
+@pytest.mark.slow
+def test_a_net_of_many_branches_is_planned_near_the_bound():
+    pytest.importorskip("scipy")
+    net = find("densenet121", batch=64)
+    problem, costs = problem_of(net)
+    size = extent(schedule(route(net), PRESETS["liveness"])) // 2
+    seconds = simulate(least_time(route(net), costs, size)[1], costs).seconds
+    assert seconds <= 1.05 * bound(problem, size, seconds)
 
 
 @pytest.mark.slow

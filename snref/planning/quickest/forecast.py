@@ -48,8 +48,15 @@ class Forecast:
     waits: dict[Tensor, float] = field(default_factory=dict)
 
 
-def forecast(problem: Problem, decisions: Decisions, capacity: int) -> Forecast:
+def forecast(
+    problem: Problem,
+    decisions: Decisions,
+    capacity: int,
+    enough: float = float("inf"),
+) -> Forecast:
     """Return what the decisions come to with so many bytes of device memory.
+
+    enough  seconds; if the runs alone take longer, nothing is timed
 
     A run whose own tensors need more than the capacity may have what they need: so a
     search can leave addresses some slack, and yet allow for the largest run.
@@ -66,13 +73,17 @@ def forecast(problem: Problem, decisions: Decisions, capacity: int) -> Forecast:
         return found
     durations = []
     for place, (i, _) in enumerate(runs):
-        workspace, seconds = problem.menus[i][0]
-        for more, quicker in problem.menus[i][1:]:
-            if more <= -excess[place]:
-                workspace, seconds = more, quicker
+        menu = problem.menus[i]
+        workspace, seconds = menu[0]
+        if len(menu) > 1:
+            for more, quicker in menu[1:]:
+                if more <= -excess[place]:
+                    workspace, seconds = more, quicker
+            limits[place] -= workspace
         durations.append(seconds)
-        limits[place] -= workspace
     clock = [0.0, *accumulate(durations)]
+    if clock[-1] > enough:
+        return found
     for _ in range(2):  # the second time knowing who waited the first time
         begins = _begin_copies_in(problem, lives, clock, used, limits)
         waited = _play(problem, found, durations, limits, begins)

@@ -11,7 +11,6 @@ slower plan, and less memory never a higher peak, though only the coarse levels 
 the capacity, the next above it, and the fine ones just below it are searched.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -25,6 +24,7 @@ from snref.planning.quickest.search import (
     priced,
     refilled,
     repaired,
+    swept,
 )
 from snref.planning.quickest.writing import written
 from snref.plans import ALIGNMENT, Plan, aligned, extent, lower_bound, memory
@@ -32,13 +32,12 @@ from snref.scheduler.cache_refinements import refined_cache
 from snref.scheduler.placement import place
 from snref.timing.timeline import simulate
 
-WORK = 20_000  # runs that are looked at on a coarse level, if effort is 1
-MOST_TRIES = 150  # changes that are tried there, for small nets
+WORK = 100_000  # runs that are looked at on a coarse level, if effort is 1
+MOST_TRIES = 400  # changes that are tried there, for small nets
 LEAST_TRIES = 4
 PRICES = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)  # of the link
-NEAR = 2  # how far in this list a level looks for a better price than the one before
 SHARES = (1.0, 0.8)  # of the capacity for tensors: 0.8 leaves some for workspaces
-IMPROVED = 3  # starts that are improved before the best of them is chosen
+IMPROVED = 4  # starts that are improved before the best of them is chosen
 ATTEMPTS = 10  # to find addresses
 DEEP = 5_000  # runs of a route for which a search must be short
 ENDLESS = 1 << 62
@@ -136,12 +135,15 @@ class Frontier:
         """
         problem, left = self.problem, level
         decisions, price = self._search(before, left, tries)
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if decisions is None:
                 break
-            result = repaired(problem, self.limits.with_device(left), decisions)
+            limits = self.limits.with_device(left)
+            result = repaired(problem, limits, decisions)
             excess = level
             if result is not None:
+                if attempt:
+                    result = swept(problem, limits, *result, tries // 4)[:2]
                 decisions, found = result
                 plan = place(written(problem, found, left), level, hurry=True)
                 excess = extent(plan) - level
@@ -163,43 +165,54 @@ class Frontier:
     ) -> tuple[Decisions | None, float]:
         """The best decisions that are found for so many bytes, and their price."""
         problem, limits = self.problem, self.limits.with_device(capacity)
-        starts: list[tuple[Decisions, Forecast, float]] = []
-
-        def start(decisions: Decisions, price: float) -> None:
-            result = repaired(problem, limits, decisions)
-            if result is not None:
-                starts.append((*refilled(problem, limits, *result, price), price))
-
-        if before is not None:
-            start(before.decisions, before.price)
-        for price in self._prices(before):
-            for share in SHARES:
-                start(priced(problem, limits, int(share * capacity), price), price)
-        if not starts:
-            for price in PRICES[1::2]:
-                start(all_leave(problem, limits), price)
+        starts = self._starts(before, limits)
         if not starts:
             return None, 0.0
-        draw = Random(capacity)
         starts.sort(key=lambda start: start[1].seconds)
+        few = tries // (2 * IMPROVED)
         best: tuple[Decisions, Forecast, float] | None = None
         for decisions, found, price in starts[:IMPROVED]:
-            few = tries // (2 * IMPROVED)
-            result = improved(problem, limits, decisions, found, few, draw)
-            if best is None or result[1].seconds < best[1].seconds:
-                best = (*result, price)
+            decisions, found, _ = swept(problem, limits, decisions, found, few)
+            if best is None or found.seconds < best[1].seconds:
+                best = decisions, found, price
         assert best is not None
         decisions, found, price = best
-        return improved(problem, limits, decisions, found, tries, draw)[0], price
+        decisions, found, left = swept(problem, limits, decisions, found, tries)
+        draw = Random(capacity)
+        decisions, _ = improved(problem, limits, decisions, found, left, draw)
+        return decisions, price
 
-    def _prices(self, before: Point | None) -> Sequence[float]:
-        """The prices to try: near that of the level before."""
-        if self.deep:
-            return PRICES[3:4]
-        if before is None:
-            return PRICES
-        here = PRICES.index(before.price)
-        return PRICES[max(0, here - NEAR) : here + NEAR + 1]
+    def _starts(
+        self, before: Point | None, limits: Limits
+    ) -> list[tuple[Decisions, Forecast, float]]:
+        """Decisions to begin with: those of the level before, and one for each price.
+
+        They are unlike each other: the quickest may be the one that gains least from
+        a search.
+        """
+        problem = self.problem
+        starts: list[tuple[Decisions, Forecast, float]] = []
+
+        def start(price: float, firsts: list[Decisions]) -> None:
+            found = []
+            for first in firsts:
+                result = repaired(problem, limits, first)
+                if result is not None:
+                    found.append(refilled(problem, limits, *result, price))
+            if found:
+                quickest = min(found, key=lambda entry: entry[1].seconds)
+                if all(quickest[0] != decisions for decisions, _, _ in starts):
+                    starts.append((*quickest, price))
+
+        if before is not None:
+            start(before.price, [before.decisions])
+        for price in PRICES[3:4] if self.deep else PRICES:
+            sizes = [int(share * limits.device) for share in SHARES]
+            start(price, [priced(problem, limits, size, price) for size in sizes])
+        if not starts:
+            for price in PRICES[1::2]:
+                start(price, [all_leave(problem, limits)])
+        return starts
 
     def _point(
         self, plan: Plan, decisions: Decisions, price: float = PRICES[0]

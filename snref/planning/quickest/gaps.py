@@ -30,7 +30,7 @@ A convolution's output that its ReLU reads, and then only the backward:
 x 1 4 1.0
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from snref.plans import Plan, Run, Tensor, aligned
@@ -56,10 +56,10 @@ class Gap:
     end: int
     maker: int | None
     first: bool
+    nbytes: int = field(init=False, repr=False)  # of the tensor, rounded up
 
-    @property
-    def nbytes(self) -> int:
-        return self.tensor.aligned_bytes
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", self.tensor.aligned_bytes)
 
 
 Decisions: TypeAlias = dict[Gap, Decision]  # a gap that is not there is kept
@@ -71,6 +71,8 @@ class Problem:
     runs      the route's runs, renamed where they work in place. All else counts their
               places
     uses, reads, writes   the scheduled tensors of each run
+    fresh    of those it writes, the ones that it does not read
+    updated  of those it writes, the ones that it reads, too
     own       bytes of those, each rounded up
     menus     for each run, pairs of bytes of workspace and seconds: the more bytes,
               the fewer seconds
@@ -86,6 +88,14 @@ class Problem:
         self.uses = [run.working_set for run in self.runs]
         self.reads = [tuple([t for t in r.reads if t.scheduled]) for r in self.runs]
         self.writes = [tuple([t for t in r.writes if t.scheduled]) for r in self.runs]
+        self.fresh = [
+            tuple([t for t in uses if t not in reads])
+            for uses, reads in zip(self.uses, self.reads, strict=True)
+        ]
+        self.updated = [
+            tuple([t for t in writes if t in reads])
+            for writes, reads in zip(self.writes, self.reads, strict=True)
+        ]
         self.own = [sum([t.aligned_bytes for t in uses]) for uses in self.uses]
         self.menus = [_menu(run, costs, algorithms) for run in self.runs]
         self.makers: dict[Tensor, int] = {}

@@ -42,8 +42,10 @@ def order(problem: Problem, decisions: Decisions) -> Order:
     runs: Order = []
     missing: set[Tensor] = set()
     for i in range(len(problem.runs)):
-        rebuilt: list[Tensor] = []
-        if not missing.isdisjoint(reads[i]):
+        if not missing or missing.isdisjoint(reads[i]):
+            runs.append((i, False))
+        else:
+            rebuilt: list[Tensor] = []
             todo = [tensor for tensor in reads[i] if tensor in missing]
             needed = set[int]()
             while todo:
@@ -57,9 +59,10 @@ def order(problem: Problem, decisions: Decisions) -> Order:
                 runs.append((maker, True))
                 rebuilt += writes[maker]
             missing.difference_update(rebuilt)
-        runs.append((i, False))
-        for tensor in rebuilt:
-            if tensor in each and tensor not in problem.uses[i]:
-                missing.add(tensor)
-        missing.update(dropped.get(i, ()))
+            runs.append((i, False))
+            for tensor in rebuilt:
+                if tensor in each and tensor not in problem.uses[i]:
+                    missing.add(tensor)
+        if i in dropped:
+            missing.update(dropped[i])
     return runs

@@ -6,6 +6,8 @@ priced     a first set of decisions. While too many bytes are in use, the value 
            between seconds of copies and seconds of kernels (prices) are tried
 repaired   looks at the bytes in use, runs that run again and all, and lets more leave
 refilled   keeps what is worth most where bytes are left
+swept      changes the decisions that cost time, in groups and then each alone, the
+           most expensive first, and keeps what is quicker
 improved   changes single decisions at random and keeps what is not slower: a hill
            climb, which gives the same result for the same problem
 """
@@ -19,6 +21,7 @@ from snref.planning.quickest.gaps import Decision, Decisions, Gap, Problem
 from snref.plans import Tensor
 
 BATCH = 25  # in a step of ``priced`` at most one gap in so many is decided
+GROUPS = 16  # of the decisions, for the first sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +63,19 @@ def priced(problem: Problem, limits: Limits, capacity: int, price: float) -> Dec
         change[gap.begin + 1] += gap.nbytes
         change[gap.end] -= gap.nbytes
     quickest = [menu[-1][1] for menu in problem.menus]
+    allowed = [max(capacity, own) for own in problem.own]
     decisions: Decisions = {}
     host: dict[Tensor, None] = {}
     while True:
         in_all = excess = 0
+        seconds_over = 0.0
         crowded = [0.0]  # seconds of all runs before each in which bytes are over
-        for i, seconds in enumerate(quickest):
-            in_all += change[i]
-            over = in_all - max(capacity, problem.own[i])
-            excess = max(excess, over)
-            crowded.append(crowded[-1] + (seconds if over > 0 else 0))
+        for more, limit, seconds in zip(change, allowed, quickest, strict=False):
+            in_all += more
+            if in_all > limit:
+                seconds_over += seconds
+                excess = max(excess, in_all - limit)
+            crowded.append(seconds_over)
         worth = {
             gap: relief * gap.nbytes / (seconds + 1e-12)
             for gap, (seconds, _) in costs.items()
@@ -122,12 +128,19 @@ def _link_seconds(problem: Problem, gap: Gap) -> float:
 
 
 def repaired(
-    problem: Problem, limits: Limits, decisions: Decisions, tries: int = 20
+    problem: Problem,
+    limits: Limits,
+    decisions: Decisions,
+    tries: int = 20,
+    enough: float = float("inf"),
 ) -> tuple[Decisions, Forecast] | None:
-    """Let more values leave where bytes are over; return None if that fails."""
+    """Let more values leave where bytes are over; return None if that fails.
+
+    enough  seconds; if it is certain to take longer, the forecast says infinity
+    """
     decisions = dict(decisions)
     for _ in range(tries):
-        found = forecast(problem, decisions, limits.device)
+        found = forecast(problem, decisions, limits.device, enough)
         if limits.allow(found):
             return decisions, found
         changes = _relief(problem, limits, decisions, found)
@@ -211,6 +224,74 @@ def refilled(
     return decisions, found
 
 
+def swept(
+    problem: Problem,
+    limits: Limits,
+    decisions: Decisions,
+    found: Forecast,
+    tries: int,
+) -> tuple[Decisions, Forecast, int]:
+    """Change the decisions that cost time, the most expensive first; keep gains.
+
+    First groups of them are changed together, then smaller groups, in the end each
+    alone. Returns the number of tries that are left, too.
+    """
+    size = max(1, len(decisions) // GROUPS)
+    while True:
+        gained = False
+        costly = _costly(problem, decisions, found)
+        for place in range(0, len(costly), size):
+            group = costly[place : place + size]
+            for decision in _offers(limits):
+                changed = _all_changed(decisions, group, decision)
+                if changed == decisions:
+                    continue
+                if not tries:
+                    return decisions, found, 0
+                tries -= 1
+                result = repaired(problem, limits, changed, 4, found.seconds)
+                if result is not None and result[1].seconds < found.seconds:
+                    decisions, found = result
+                    gained = True
+                    break
+        if not gained:
+            if size == 1:
+                return decisions, found, tries
+            size //= 2
+
+
+def _costly(problem: Problem, decisions: Decisions, found: Forecast) -> list[Gap]:
+    """The gaps whose decisions cost time, the most expensive first."""
+    cost = {
+        gap: found.waits.get(gap.tensor, 0.0)
+        + (0.0 if decision == "copy" else problem.again[gap])
+        for gap, decision in decisions.items()
+    }
+    ranked = sorted(cost, key=cost.__getitem__, reverse=True)
+    return [gap for gap in ranked if cost[gap] > 0]
+
+
+def _offers(limits: Limits) -> list[Decision | None]:
+    """What may be decided for a gap; None: the value is kept."""
+    offers: list[Decision | None] = ["copy"] if limits.copies else []
+    if limits.reruns:
+        offers += ["recompute", "recompute each"]
+    return [*offers, None]
+
+
+def _all_changed(
+    decisions: Decisions, group: list[Gap], decision: Decision | None
+) -> Decisions:
+    """The decisions, with those for a group changed where that is possible."""
+    changed = dict(decisions)
+    for gap in group:
+        if decision is None:
+            changed.pop(gap, None)
+        elif decision == "copy" or gap.maker is not None:
+            changed[gap] = decision
+    return changed
+
+
 def improved(
     problem: Problem,
     limits: Limits,
@@ -224,7 +305,7 @@ def improved(
         return decisions, found
     for _ in range(tries):
         changed = _changed(problem, limits, decisions, found, draw)
-        result = repaired(problem, limits, changed, tries=4)
+        result = repaired(problem, limits, changed, 4, found.seconds)
         if result is not None and result[1].seconds <= found.seconds:
             decisions, found = result
     return decisions, found
@@ -257,11 +338,13 @@ def _changed(
             gap = draw.choice(leaving)
         else:
             gap = draw.choice(problem.gaps)
-        offers: list[Decision] = ["copy"] if limits.copies else []
-        if limits.reruns and gap.maker is not None:
-            offers += ["recompute", "recompute each"]
         before = changed.pop(gap, None)
-        offers = [decision for decision in offers if decision != before]
+        offers = [
+            other
+            for other in _offers(limits)
+            if other not in (None, before)
+            and (other == "copy" or gap.maker is not None)
+        ]
         if offers and (before is None or draw.random() < 0.5):
             changed[gap] = draw.choice(offers)
     return changed

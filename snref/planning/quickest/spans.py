@@ -37,15 +37,7 @@ def spans(problem: Problem, order: Order, decisions: Decisions) -> list[Span]:
             copied.setdefault(gap.begin, []).append(gap.tensor)
     away: set[Tensor] = set()  # may be on the host until the route's next use
     for place, (i, again) in enumerate(order):
-        reads, writes = problem.reads[i], problem.writes[i]
-        for tensor in problem.uses[i]:
-            if tensor not in reads:  # another value begins
-                span = Span(tensor, place, place, place)
-                found.append(span)
-                current[tensor] = span
-                if not (again and tensor in maker and maker[tensor].leaves):
-                    maker[tensor] = span  # else the host has this very value
-                continue
+        for tensor in problem.reads[i]:
             span = current[tensor]
             if place - span.last > 1 and tensor in away:
                 maker[tensor].leaves = True
@@ -53,12 +45,20 @@ def spans(problem: Problem, order: Order, decisions: Decisions) -> list[Span]:
                 found.append(span)
                 current[tensor] = span
             span.last = place
-            if tensor in writes:  # updated in place: what the host has is stale
-                span.made = place
-                maker[tensor] = span
+        for tensor in problem.updated[i]:  # in place: what the host has is stale
+            current[tensor].made = place
+            maker[tensor] = current[tensor]
+        for tensor in problem.fresh[i]:  # another value begins
+            span = Span(tensor, place, place, place)
+            found.append(span)
+            current[tensor] = span
+            if not (again and tensor in maker and maker[tensor].leaves):
+                maker[tensor] = span  # else the host has this very value
         if not again:
-            away.difference_update(problem.uses[i])
-            away.update(copied.get(i, ()))
+            if away:
+                away.difference_update(problem.uses[i])
+            if i in copied:
+                away.update(copied[i])
     return found
 
 
