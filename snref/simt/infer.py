@@ -125,7 +125,7 @@ def refusal(kernel: Kernel, error: errors.NumbaError) -> ir.KernelError:
     """The error to raise where Numba cannot compile the kernel: its reason, without
     its lists of candidates and of the places in its own source."""
     place = getattr(error, "loc", None)
-    message = str(error)
+    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colours, with colorama
     calls = re.findall(r">>> (.+)", message)
     reasons = re.findall(r"(?:NumbaTypeError|TypingError): (.+)", message)
     what = [f"there is no {call}" for call in calls[:1]] or message.splitlines()[:1]

@@ -22,6 +22,13 @@ def context(a):
 
 
 @cuda.jit
+def imports(a):
+    from math import pi  # refused
+
+    a[0] = pi
+
+
+@cuda.jit
 def comprehension(a):
     b = [x + 1 for x in range(3)]  # refused
     a[0] = b[0]
@@ -197,6 +204,7 @@ UNSEEN = {
 CASES = {
     exception: "try",
     context: "with",
+    imports: "import before it",
     comprehension: "ListComp",
     dictionary: "names",
     loop_over_a_dictionary: "",

@@ -3,11 +3,14 @@ out of the compiler."""
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from snref import simt
+from snref.simt.infer import refusal
 
 from . import refused
 
@@ -68,3 +71,11 @@ def test_a_kernel_typed_at_a_console_needs_its_source():
     exec("def kernel(a):\n    a[0] = 1\n", scope)
     with pytest.raises(simt.KernelError, match="source is not at hand"):
         simt.compile(scope["kernel"])[1, 32](np.zeros(3))
+
+
+def test_a_refusal_has_no_colours():
+    """Numba marks its messages with them where colorama is installed."""
+    error = TypingError("\x1b[1m\x1b[1mUnknown attribute 'a'\x1b[0m of type int64")
+    kernel = SimpleNamespace(line=3, error=lambda line, text: f"{line}: {text}")
+    expected = "3: Numba cannot type it: Unknown attribute 'a' of type int64"
+    assert refusal(kernel, error) == expected

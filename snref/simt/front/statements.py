@@ -87,6 +87,9 @@ class Statements(Calls):
                 always = ast.Constant(True)
                 whole = [*needed, at(leave, line), *inside]
                 return [at(ast.While(always, whole, []), line)]
+            case ast.Import() | ast.ImportFrom():
+                problem = "import is not supported in a kernel: import before it"
+                raise self.fail(stmt, problem)
         what = type(stmt).__name__.lower()
         raise self.fail(stmt, f"{what} is not supported in a kernel")
 
