@@ -97,7 +97,7 @@ def test_arguments_that_fit_two_signatures_alike_are_ambiguous():
         def add(out, x, y):
             out[0] = x + y
 
-        with pytest.raises(TypeError, match="Ambiguous overloading for add"):
+        with pytest.raises(TypeError, match="Ambiguous overloading for"):
             add[1, 1](np.zeros(1), 1.0, 2.0)
 
 
@@ -110,12 +110,12 @@ def test_a_signature_freezes_the_globals():
     function = type(kernel)(kernel.__code__, scope, "kernel")
     with installed():
         now, later = cuda.jit("void(float64[:])")(function), cuda.jit(function)
-    scope["FACTOR"], scope["TABLE"][0] = 3, 5
-    out = np.zeros(1)
-    now[1, 1](out)
-    assert out[0] == 2
-    later[1, 1](out)
-    assert out[0] == 15
+        scope["FACTOR"], scope["TABLE"][0] = 3, 5
+        out = np.zeros(1)
+        now[1, 1](out)
+        assert out[0] == 2
+        later[1, 1](out)
+        assert out[0] == 15
 
 
 def test_the_key_holds_what_a_function_within_reads(monkeypatch):

@@ -9,6 +9,7 @@ stays Numba's: `simt` knows these names. `names.py` says of every name whether i
 differs or is refused.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,20 +19,24 @@ from typing import Any, Literal, TypeAlias
 
 import numba
 from numba import cuda
+from numba.core import config
+from numba.cuda import decorators
+from numba.cuda import dispatcher as numba_dispatcher
 from numba.cuda.cudadrv import devicearray as numba_arrays
 from numba.cuda.cudadrv import devices as numba_devices
+from numba.cuda.cudadrv import driver as numba_driver
+from numba.cuda.cudadrv import runtime as numba_runtime
 from numba.cuda.dispatcher import CUDADispatcher
-from numba.np.ufunc.decorators import GUVectorize as CPUGUVectorize
-from numba.np.ufunc.decorators import Vectorize as CPUVectorize
 
 from snref import simt
 from snref.simt.crash import point_to_check_mode
 
-from . import arrays, devices, ufuncs
+from . import arrays, devices, reduction
 from .children import inherited
-from .launching import make_jit
+from .launching import kernels, make_jit
 from .names import REFUSED
 from .refusals import refused
+from .typed import typed
 from .written import remember_sources
 
 Mode: TypeAlias = Literal["compile", "check", "debug"]
@@ -41,13 +46,23 @@ MODES: dict[Mode, Callable[[Any], Any]] = {
     "debug": simt.debug,
 }
 
+# Numba's warnings of slow programs on a GPU: only if the environment asks for them.
+OF_SPEED = "CUDA_LOW_OCCUPANCY_WARNINGS", "CUDA_WARN_ON_IMPLICIT_COPY"
+
+
+# What `numba.cuda.cudadrv.devicearray` has, which programs import, too.
+ARRAYS = (
+    *("DeviceNDArray", "DeviceRecord", "MappedNDArray"),
+    *("from_array_like", "from_record_like", "auto_device"),
+)
+
 
 def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
     """The host side of `numba.cuda` by name; kernels run through `run`."""
     return {
-        "jit": make_jit(run),
-        "reduce": ufuncs.Reduce,
-        "Reduce": ufuncs.Reduce,
+        "jit": make_jit(decorators.jit, run),
+        "reduce": reduction.Reduce,
+        "Reduce": reduction.Reduce,
         "vectorize": partial(numba.vectorize, target="cuda"),
         "guvectorize": partial(numba.guvectorize, target="cuda"),
         # memory
@@ -56,9 +71,9 @@ def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
         "device_array_like": arrays.device_array_like,
         "pinned_array": arrays.host_array,
         "pinned_array_like": arrays.host_array_like,
-        "mapped_array": arrays.host_array,
-        "mapped_array_like": arrays.host_array_like,
-        "managed_array": arrays.host_array,
+        "mapped_array": arrays.mapped_array,
+        "mapped_array_like": arrays.mapped_array_like,
+        "managed_array": arrays.mapped_array,
         "pinned": arrays.pinned,
         "mapped": arrays.mapped,
         "is_cuda_array": arrays.is_cuda_array,
@@ -77,7 +92,7 @@ def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
         "gpus": devices.gpus,
         "list_devices": lambda: devices.gpus,
         "select_device": devices.select_device,
-        "get_current_device": lambda: devices.device,
+        "get_current_device": devices.current_device,
         "current_context": devices.current_context,
         "require_context": devices.require_context,
         "close": devices.nothing,
@@ -105,12 +120,26 @@ def installed(mode: Mode = "compile") -> Iterator[None]:
     ...     cuda.is_available()
     True
     """
-    host = replacements(MODES[mode])
-    driver = {"get_context": devices.current_context, "gpus": devices.gpus}
+    context = {
+        "get_context": devices.current_context,
+        "gpus": devices.gpus,
+        "reset": devices.nothing,
+        "require_context": devices.require_context,
+    }
+    dispatcher = context | {
+        "_Kernel": kernels(MODES[mode]),
+        "compile_cuda": typed,
+        "get_current_device": devices.current_device,
+    }
     targets = (
-        (cuda, host),
-        (numba_devices, driver),
-        (numba_arrays, {"DeviceNDArray": arrays.DeviceNDArray}),
+        (cuda, replacements(MODES[mode])),
+        (numba_dispatcher, dispatcher),
+        (numba_devices, context),
+        (numba_arrays, {n: getattr(arrays, n) for n in ARRAYS}),
+        (numba_runtime, {"runtime": devices.Runtime()}),
+        (numba_driver, {"Linker": devices.Linker}),
+        (numba_driver.Driver, {"get_device": lambda self, devnum=0: devices.device}),
+        (config, {n: 0 for n in OF_SPEED if f"NUMBA_{n}" not in os.environ}),
     )
     remember_sources()
     with ExitStack() as undo:
@@ -119,13 +148,6 @@ def installed(mode: Mode = "compile") -> Iterator[None]:
             for name in new.keys() & vars(module).keys():
                 undo.callback(setattr, module, name, getattr(module, name))
                 setattr(module, name, new[name])
-        for registry, ufunc in (
-            (CPUVectorize.target_registry, ufuncs.Vectorize),
-            (CPUGUVectorize.target_registry, ufuncs.GUVectorize),
-        ):
-            undo.callback(_restore, registry, dict(registry), dict(registry.ondemand))
-            registry.ondemand.pop("cuda", None)
-            registry["cuda"] = ufunc
         yield
 
 
@@ -157,9 +179,3 @@ def _made_by_numba(names: dict[str, Any]) -> list[str]:
         for name, value in names.items()
         if isinstance(value, CUDADispatcher) or any(value is v for v in own)
     ]
-
-
-def _restore(registry: Any, made: dict[str, Any], on_demand: dict[str, Any]) -> None:
-    for dictionary, saved in ((registry, made), (registry.ondemand, on_demand)):
-        dictionary.clear()
-        dictionary.update(saved)

@@ -4,16 +4,23 @@ The device's memory is the host's, but a device array stays an object of its own
 whatever a program must copy on a GPU it must copy here.
 """
 
+import ctypes
 import math
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.cuda.cudadrv.devicearray import (
+    check_array_compatibility,
+    sentry_contiguous,
+)
+from numba.np import numpy_support
 
 from .refusals import refuse
 
@@ -45,6 +52,36 @@ def _registered(memory: Array) -> Array:
     return memory
 
 
+@dataclass(frozen=True)
+class Pointer:
+    """A place in the device's memory, and what keeps that memory."""
+
+    address: int
+    owner: Any = field(compare=False, repr=False)
+
+    def __int__(self) -> int:
+        return self.address
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        """The address as C sees it."""
+        return ctypes.c_void_p(self.address)
+
+
+def _at(pointer: Pointer, shape: Shape, strides: Any, dtype: npt.DTypeLike) -> Array:
+    """The array of this form that begins at a pointer."""
+    kind = np.dtype(dtype)
+    interface = {
+        "shape": (shape,) if isinstance(shape, int) else tuple(shape),
+        "strides": (strides,) if isinstance(strides, int) else strides,
+        "typestr": f"|V{kind.itemsize}",
+        "data": (pointer.address, False),
+        "version": 3,
+    }
+    holder = SimpleNamespace(__array_interface__=interface, owner=pointer)
+    return np.asarray(holder).view(kind)
+
+
 class DeviceNDArray:
     """An array on the device: shape, strides (bytes), dtype, and its copies.
 
@@ -62,13 +99,13 @@ class DeviceNDArray:
         strides: Any,
         dtype: npt.DTypeLike,
         stream: Any = 0,
-        gpu_data: Array | None = None,
+        gpu_data: Pointer | None = None,
     ) -> None:
-        """New memory, or that of `gpu_data`, a NumPy array."""
+        """New memory, or what lies at `gpu_data`, as other arrays have it."""
         if gpu_data is None:
             self._data = _allocate(shape, dtype, strides, "C")
         else:
-            self._data = np.ndarray(shape, dtype, gpu_data, strides=strides)
+            self._data = _at(gpu_data, shape, strides, dtype)
         self.stream = stream
 
     @classmethod
@@ -85,7 +122,8 @@ class DeviceNDArray:
     size = property(lambda self: self._data.size)
     nbytes = property(lambda self: self._data.nbytes)
     alloc_size = property(lambda self: self._data.nbytes)
-    gpu_data = property(lambda self: self._data)
+    gpu_data = property(lambda self: Pointer(self._data.ctypes.data, self._data))
+    device_ctypes_pointer = property(lambda self: self.gpu_data.device_ctypes_pointer)
     _numba_type_ = property(lambda self: numba.typeof(self._data))
 
     @property
@@ -139,17 +177,37 @@ class DeviceNDArray:
 
         Raises TypeError for another dtype and ValueError for another shape.
         """
+        if min(self.strides, default=0) < 0:
+            raise NotImplementedError(
+                f"D->H copy not implemented for negative strides: {self.strides}"
+            )
         if ary is None:
             return self._data.copy(order="K")
-        _check_alike(self._data, ary)
-        np.copyto(ary, self._data.reshape(ary.shape))
+        check_array_compatibility(self._data, ary)
+        if isinstance(ary, np.void):
+            for name in self.dtype.names or ():
+                ary[name] = self._data[name]
+        else:
+            np.copyto(ary, self._data.reshape(ary.shape))
         return ary
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """Overwrite with a host or device array of the same dtype and shape."""
+        """Overwrite with a host or device array of the same dtype and shape.
+
+        Raises TypeError for another dtype and ValueError for another shape, for arrays
+        with gaps, and for a device array with another order of axes.
+        """
         source = np.asarray(on_host(ary))
-        _check_alike(self._data, source)
-        np.copyto(self._data, source.reshape(self.shape))
+        if not source.size:
+            return
+        sentry_contiguous(self._data)
+        target, source = _core(self._data), _core(source)
+        if is_cuda_array(ary):
+            sentry_contiguous(source)
+        else:
+            source = np.array(source, order="C" if target.flags.c_contiguous else "F")
+        check_array_compatibility(target, source)
+        np.copyto(target, source.reshape(target.shape))
 
     def is_c_contiguous(self) -> bool:
         """Whether the last axis varies fastest, without gaps."""
@@ -191,7 +249,7 @@ class DeviceNDArray:
             return self
         if self.ndim != 2:
             raise NotImplementedError("only matrices are transposed")
-        return DeviceNDArray.over(np.ascontiguousarray(self._data.T))
+        return DeviceNDArray.over(np.ascontiguousarray(self._data.transpose(axes)))
 
     def split(self, section: int, stream: Any = 0) -> Iterator["DeviceNDArray"]:
         """Views of `section` elements each, the last one shorter."""
@@ -212,6 +270,62 @@ class DeviceNDArray:
         return DeviceNDArray.over(data, self.stream)
 
 
+def _core(array: Array) -> Array:
+    """Each element of a broadcast array once."""
+    if not array.size:
+        return array
+    axes = (slice(0, 1) if stride == 0 else slice(None) for stride in array.strides)
+    core: Array = array[(*axes, ...)]
+    return core
+
+
+class DeviceRecord(DeviceNDArray):
+    """A record on the device: `record["field"]` reads and writes."""
+
+    def __init__(
+        self, dtype: npt.DTypeLike, stream: Any = 0, gpu_data: Pointer | None = None
+    ) -> None:
+        """New memory, or what lies at `gpu_data`."""
+        super().__init__((), (), dtype, stream, gpu_data)
+
+    _numba_type_ = property(lambda self: numpy_support.from_dtype(self.dtype))
+
+    def __getitem__(self, item: Any) -> Any:
+        value = self._data[item]
+        return self._view(value) if value.ndim else value[()]
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        self._data[item] = on_host(value)
+
+
+class MappedNDArray(np.ndarray[Any, np.dtype[Any]]):
+    """A host array that the device shares: mapped or managed memory."""
+
+    stream: Any = 0
+
+    @property
+    def on_device(self) -> DeviceNDArray:
+        """The same memory as a device array."""
+        return DeviceNDArray.over(self.view(np.ndarray), self.stream)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.on_device.__cuda_array_interface__
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        """The address as C sees it."""
+        return Pointer(self.ctypes.data, self).device_ctypes_pointer
+
+    def copy_to_host(self, ary: Array | None = None, stream: Any = 0) -> Array:
+        """As for a device array."""
+        return self.on_device.copy_to_host(ary, stream)
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """As for a device array."""
+        self.on_device.copy_to_device(ary, stream)
+
+
 def _basic(item: Any) -> Any:
     parts = item if isinstance(item, tuple) else (item,)
     if not all(isinstance(i, int | np.integer | slice) or i is ... for i in parts):
@@ -219,28 +333,14 @@ def _basic(item: Any) -> Any:
     return item
 
 
-def _check_alike(a: Array, b: Array) -> None:
-    if a.dtype != b.dtype:
-        raise TypeError(f"incompatible dtype: {a.dtype} vs. {b.dtype}")
-    if a.squeeze().shape != b.squeeze().shape:
-        raise ValueError(f"incompatible shape: {a.shape} vs. {b.shape}")
-
-
-def check_contiguous(array: Array) -> None:
-    """ValueError for an array with gaps: CUDA copies memory in one piece."""
-    if not array.size:
-        return
-    core = array[tuple(0 if s == 0 else slice(None) for s in array.strides)]
-    if not (core.flags.c_contiguous or core.flags.f_contiguous):
-        raise ValueError(
-            "a non-contiguous array cannot be transferred: use np.ascontiguousarray"
-        )
-
-
 def on_host(value: Any) -> Any:
     """The NumPy array behind a device array; anything else as it is."""
+    if isinstance(value, DeviceRecord):
+        return value._data[()]
     if isinstance(value, DeviceNDArray):
         return value._data
+    if isinstance(value, MappedNDArray):
+        return value.view(np.ndarray)
     if not isinstance(value, np.ndarray) and is_cuda_array(value):
         return as_cuda_array(value)._data
     return value
@@ -256,11 +356,38 @@ def to_device(
         return to
     if isinstance(obj, DeviceNDArray) or is_cuda_array(obj):
         return as_cuda_array(obj)
-    host = np.asanyarray(obj)
-    check_contiguous(host)
-    if not copy:
-        return device_array_like(host, stream)
-    return DeviceNDArray.over(_registered(np.array(host, order="K")), stream)
+    return auto_device(obj, stream, copy)[0]
+
+
+def auto_device(
+    obj: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False
+) -> tuple[DeviceNDArray, bool]:
+    """A device array, record or copy of host data, and whether it is new."""
+    if is_cuda_array(obj):
+        return as_cuda_array(obj), False
+    if isinstance(obj, np.void):
+        new: DeviceNDArray = from_record_like(obj, stream)
+    else:
+        obj = np.asarray(obj)
+        sentry_contiguous(obj)
+        new = from_array_like(obj, stream)
+    if copy:
+        new.copy_to_device(obj, stream)
+    return new, True
+
+
+def from_array_like(
+    ary: Any, stream: Any = 0, gpu_data: Pointer | None = None
+) -> DeviceNDArray:
+    """New device memory, or what lies at `gpu_data`, of an array's form."""
+    return DeviceNDArray(ary.shape, ary.strides, ary.dtype, stream, gpu_data)
+
+
+def from_record_like(
+    rec: Any, stream: Any = 0, gpu_data: Pointer | None = None
+) -> DeviceRecord:
+    """New device memory, or what lies at `gpu_data`, for a record."""
+    return DeviceRecord(rec.dtype, stream, gpu_data)
 
 
 def device_array(
@@ -286,8 +413,29 @@ def host_array(
     order: Any = "C",
     **options: Any,
 ) -> Array:
-    """Pinned, mapped or managed memory: here each is an ordinary NumPy array."""
+    """Pinned memory: here it is an ordinary NumPy array."""
     return _allocate(shape, dtype, strides, order)
+
+
+def mapped_array(
+    shape: Shape,
+    dtype: npt.DTypeLike = np.float64,
+    strides: Any = None,
+    order: Any = "C",
+    stream: Any = 0,
+    **options: Any,
+) -> MappedNDArray:
+    """Mapped or managed memory: a NumPy array that is a device array, too."""
+    new = _allocate(shape, dtype, strides, order).view(MappedNDArray)
+    new.stream = stream
+    return new
+
+
+def mapped_array_like(ary: Any, stream: Any = 0, **options: Any) -> MappedNDArray:
+    """As `mapped_array`, of an array's shape, dtype and order of axes."""
+    new = host_array_like(ary).view(MappedNDArray)
+    new.stream = stream
+    return new
 
 
 def host_array_like(ary: Any, **options: Any) -> Array:

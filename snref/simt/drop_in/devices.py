@@ -158,6 +158,10 @@ class Context:
         """Free and total bytes of this machine's memory."""
         return MemoryInfo(_memory("SC_AVPHYS_PAGES"), _memory("SC_PHYS_PAGES"))
 
+    def get_max_potential_block_size(self, **kernel: Any) -> tuple[int, int]:
+        """Blocks, and threads of each, for a kernel that leaves their number open."""
+        return 1, 128
+
     def create_stream(self) -> Stream:
         """A new stream."""
         return Stream()
@@ -179,6 +183,17 @@ class Context:
         """Nothing to do: the context is always current and nothing is pending."""
 
     push = pop = reset = synchronize = _nothing
+
+
+class Linker:
+    """Stands in for the linker: there is no code for a GPU to link."""
+
+    lto = False
+
+    @classmethod
+    def new(cls, *args: Any, **options: Any) -> "Linker":
+        """The only linker."""
+        return cls()
 
 
 class Runtime:
@@ -210,6 +225,11 @@ def current_context(devnum: int | None = None) -> Context:
     if devnum:
         refuse(f"device {devnum}", "one-device")
     return context
+
+
+def current_device(devnum: int = 0) -> Device:
+    """Device 0."""
+    return device
 
 
 def select_device(device_id: int) -> Device:

@@ -1,207 +1,206 @@
-"""`@cuda.jit` and launches: each kernel goes to `simt.compile` with NumPy arrays.
+"""Launches: Numba's own `@cuda.jit` and dispatcher, with kernels of `simt`.
 
-A kernel is compiled by `simt` at its first launch; options of `@cuda.jit` that steer
-the GPU compiler are taken and have no effect.
+Numba's dispatcher chooses the overload for the arguments and makes a `Kernel` for their
+types; that one goes to `simt.compile` with NumPy arrays at its first launch. Options of
+`@cuda.jit` that steer the GPU compiler are taken and have no effect.
 """
 
 import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
 import numba
 import numpy as np
 from numba import cuda
 from numba.core import sigutils, types
+from numba.core.errors import NumbaError, TypingError
 from numba.core.registry import cpu_target
 from numba.core.serialize import ReduceMixin
 from numba.cuda.args import ArgHint, In
-from numba.cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
+from numba.cuda.cudadrv.devicearray import sentry_contiguous
+from numba.cuda.descriptor import cuda_target
+from numba.cuda.errors import normalize_kernel_dimensions
 from numba.np import numpy_support
 
+from snref.simt import KernelError
 from snref.simt.limits import within_limits
 
-from .arrays import array_at, check_contiguous, on_host
+from .arrays import array_at, on_host
 from .devices import ATTRIBUTES
 from .refusals import refuse, user_line
+from .typed import typed
 from .written import give_source
 
+MODE = "snref_mode"  # the name of the option
 Dimensions = tuple[int, int, int]
 Function = Callable[..., Any]
 Compiler = Callable[[Function], Any]  # simt.compile or simt.check
 
 
 class Kernel(ReduceMixin):  # type: ignore[misc]
-    """A kernel: `kernel[grid, block, stream, shared_bytes](*args)` launches it."""
+    """A kernel for one tuple of argument types, in place of Numba's `_Kernel`.
 
-    __name__: str
+    Numba's own dispatcher makes it, chooses among several, and calls `launch`; what
+    Numba asks of it besides has Numba's names.
+    """
 
-    def __init__(
-        self,
-        function: Function,
-        signatures: Sequence[Any],
-        run: Compiler,
-        extensions: Sequence[Any] = (),
-    ):
-        functools.update_wrapper(self, function)
-        self.py_func = function
-        self.declared = [tuple(sigutils.normalize_signature(s)[0]) for s in signatures]
-        self.extensions = list(extensions)
-        self.specialized = False
-        self.specializations: dict[tuple[Any, ...], Kernel] = {}
-        self._run = run
+    run: Compiler  # of the mode in force; the mode of its decoration is an option
+    objectmode = False
+    entry_point = None  # of machine code, for a GPU
+
+    def __init__(self, py_func: Function, argtypes: tuple[Any, ...], **options: Any):
+        if options.get("device"):
+            raise RuntimeError("Cannot compile a device function as a kernel")
+        self.py_func, self.argument_types = py_func, argtypes
+        self.mode, self.options = options.pop(MODE, self.run), options
+        self.entry_name = py_func.__name__
+        self.signature = types.void(*argtypes)
 
     @functools.cached_property
     def compiled(self) -> Any:
         """What `simt` makes of the kernel, at its first launch."""
-        return self._run(self.py_func)
+        return self.mode(self.py_func)
 
     @functools.cached_property
     def cooperative(self) -> bool:
         """Whether the grid synchronises: `cg.this_grid().sync()`."""
         return "this_grid" in _names(self.py_func)
 
-    @property
-    def overloads(self) -> dict[tuple[Any, ...], "Overload"]:
-        """What has been compiled, by the types of the arguments."""
-        launched = [] if self.declared else self.compiled.modules.values()
-        types = self.declared or [module.types for module in launched]
-        return {t: Overload(self) for t in types}
+    @functools.cached_property
+    def _type_annotation(self) -> Any:
+        return typed(self.py_func, types.void, self.argument_types).type_annotation
 
     @property
-    def signatures(self) -> list[tuple[Any, ...]]:
-        """The types of arguments that the kernel has been compiled for."""
-        return list(self.overloads)
+    def type_annotation(self) -> Any:
+        """What Numba's type inference says; TypingError where a GPU would refuse."""
+        return self._type_annotation
 
-    def __getitem__(self, configuration: Any) -> "Launch":
-        if not isinstance(configuration, tuple) or len(configuration) not in (2, 3, 4):
-            raise ValueError("must specify at least the griddim and blockdim")
-        return self.configure(*configuration)
+    @property
+    def codegen(self) -> Any:
+        """What Numba's file cache (`cache=True`) tells GPUs apart by."""
+        return cuda_target.target_context.codegen()
 
-    def configure(
-        self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
-    ) -> "Launch":
-        """Return a launch configuration; `sharedmem` is dynamic shared memory in bytes.
+    def bind(self) -> None:
+        """Nothing to do: the code for a block's shape is made at a launch."""
 
-        Raises ValueError or TypeError for dimensions that are not 1 to 3 integers, and
-        KernelError where CUDA's limits forbid them.
-        """
-        grid, block = normalize_kernel_dimensions(griddim, blockdim)
-        _check_limits(self.__name__, grid, block)
-        return Launch(self, grid, block, stream, sharedmem)
-
-    def forall(
-        self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0
-    ) -> Function:
-        """Return a launch of at least `ntasks` threads, `tpb` a block (default 128)."""
-        if ntasks < 0:
-            raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
-        if ntasks == 0:
-            return lambda *args: None
-        block = tpb or (ntasks if self.cooperative else 128)
-        return self[math.ceil(ntasks / block), block, stream, sharedmem]
-
-    def specialize(self, *args: Any) -> "Kernel":
-        """Return the kernel for the types of these arguments, always the same one."""
-        if self.specialized or self.declared:
-            raise RuntimeError("Dispatcher already specialized")
-        types = tuple(map(_type_of, args))
-        if types not in self.specializations:
-            new = Kernel(self.py_func, [types], self._run, self.extensions)
-            new.specialized = True
-            self.specializations[types] = new
-        return self.specializations[types]
-
-    def compile(self, signature: Any) -> "Overload":
-        """Return the overload; it is compiled when a launch tells the block's shape."""
-        return Overload(self)
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        raise ValueError(missing_launch_config_msg)
-
-    def inspect_asm(self, *args: Any, **options: Any) -> Any:
-        """Refused, with all that asks about GPU code."""
-        refuse(self.__name__, "gpu-binary")
-
-    inspect_llvm = inspect_sass = inspect_sass_cfg = inspect_asm
-    inspect_types = get_regs_per_thread = get_local_mem_per_thread = inspect_asm
-    get_const_mem_size = get_shared_mem_per_block = inspect_asm
-
-    def get_max_threads_per_block(self, signature: Any = None) -> Any:
-        """Return CUDA's limit, 1024; without a signature, by the types of arguments."""
-        if signature is not None or self.specialized:
-            return ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
-        return {t: o.max_threads_per_block for t, o in self.overloads.items()}
-
-    def _reduce_states(self) -> dict[str, Any]:
-        """What a copy of the kernel in another process is made from."""
-        return {
-            "function": self.py_func,
-            "signatures": self.declared,
-            "run": self._run,
-            "extensions": self.extensions,
-        }
-
-    @classmethod
-    def _rebuild(cls, **state: Any) -> "Kernel":
-        return cls(**state)
-
-
-@dataclass(frozen=True)
-class Overload:
-    """A kernel for one tuple of argument types: what a program may ask about it."""
-
-    kernel: Kernel
     max_threads_per_block = ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
-
-    @property
-    def cooperative(self) -> bool:
-        """Whether the grid synchronises."""
-        return self.kernel.cooperative
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """As many as make one block: as such a cooperative grid runs."""
         _, block = normalize_kernel_dimensions(1, blockdim)
-        most, threads = ATTRIBUTES["MAX_THREADS_PER_BLOCK"], int(math.prod(block))
-        return int(max(1, most // threads))
+        return int(max(1, self.max_threads_per_block // math.prod(block)))
 
+    def inspect_types(self, file: Any = None) -> None:
+        """Print the source with the types that Numba infers."""
+        print(self.entry_name, self.argument_types, file=file)
+        print(self.type_annotation, file=file)
 
-class Launch:
-    """A kernel with its launch configuration: call it with the kernel's arguments."""
+    def _on_a_gpu(self, *args: Any) -> Any:
+        """Refused, with all that asks about GPU code."""
+        refuse(self.entry_name, "gpu-binary")
 
-    def __init__(
+    inspect_asm = inspect_llvm = inspect_sass = inspect_sass_cfg = _on_a_gpu
+    regs_per_thread = local_mem_per_thread = property(_on_a_gpu)
+    const_mem_size = shared_mem_per_block = property(_on_a_gpu)
+
+    @property
+    def _codelibrary(self) -> SimpleNamespace:
+        """What the dispatcher asks to choose a block size: see `Context`."""
+        return SimpleNamespace(get_cufunc=lambda: self, _linking_files=set())
+
+    def launch(
         self,
-        kernel: Kernel,
-        grid: Dimensions,
-        block: Dimensions,
-        stream: Any,
-        sharedmem: int,
+        args: Any,
+        griddim: Dimensions,
+        blockdim: Dimensions,
+        stream: Any = 0,
+        sharedmem: int = 0,
     ) -> None:
-        self.dispatcher, self.stream, self.sharedmem = kernel, stream, sharedmem
-        self.griddim, self.blockdim = grid, block
-
-    def __call__(self, *args: Any) -> None:
-        kernel = self.dispatcher
+        """Run the kernel."""
+        grid, block = griddim, blockdim
+        if not within_limits(grid, block):
+            refuse(f"{self.entry_name}[{grid}, {block}]", "launch-limits")
+        kinds = self.argument_types
+        if len(args) != len(kinds):
+            raise _no_match(self, args)
         afterwards: list[Function] = []  # what extensions have to do after the launch
-        for extension in reversed(kernel.extensions):
-            args = tuple(
-                extension.prepare_args(
-                    _type_of(a), a, stream=self.stream, retr=afterwards
-                )[1]
-                for a in args
-            )
-        values = [_value(a) for a in args]
-        if kernel.declared:
-            values = _fit(kernel, values)
-        grid, block = self.griddim, self.blockdim
-        if kernel.cooperative and math.prod(grid) > 1:
-            grid, block = _one_block(kernel, grid, block)
-        kernel.compiled[grid, block, self.stream, self.sharedmem](*values)
+        prepared = list(zip(kinds, args, strict=True))
+        for extension in reversed(self.options.get("extensions") or ()):
+            prepared = [
+                extension.prepare_args(*p, stream=stream, retr=afterwards)
+                for p in prepared
+            ]
+        values = [_value(a) for _, a in prepared]
+        if not all(map(_fits, values, (kind for kind, _ in prepared))):
+            raise _no_match(self, args)
+        values = [_as_type(p[0], v) for p, v in zip(prepared, values, strict=True)]
+        if self.cooperative and math.prod(grid) > 1:
+            grid, block = _one_block(self, grid, block)
+        try:
+            self.compiled[grid, block, stream, sharedmem](*values)
+        except KernelError as refusal:
+            self._refuse_as_numba_does(refusal)
+            raise
         for do in afterwards:
             do()
+
+    def _refuse_as_numba_does(self, refusal: KernelError) -> None:
+        """Raise a TypingError, too, if Numba's type inference does."""
+        try:
+            _ = self.type_annotation
+        except NumbaError as error:
+            raise Untyped(refusal, error) from error
+
+    def _reduce_states(self) -> dict[str, Any]:
+        """What a copy of the kernel in another process is made from."""
+        return {
+            "py_func": self.py_func,
+            "argtypes": self.argument_types,
+            "options": self.options,
+        }
+
+    @classmethod
+    def _rebuild(
+        cls, py_func: Function, argtypes: tuple[Any, ...], options: dict[str, Any]
+    ) -> "Kernel":
+        return cls(py_func, argtypes, **options)
+
+
+class Untyped(KernelError, TypingError):  # type: ignore[misc]
+    """A kernel that Numba's type inference refuses, too, and so would a GPU."""
+
+    def __init__(self, refusal: KernelError, error: NumbaError):
+        TypingError.__init__(self, f"{refusal}\n{error.msg}", highlighting=False)
+
+
+def kernels(run: Compiler) -> type[Kernel]:
+    """The class of kernels that run through `simt.compile`, `check` or `debug`."""
+    return type("Kernel", (Kernel,), {"run": staticmethod(run)})
+
+
+def _no_match(kernel: Kernel, args: Sequence[Any]) -> TypeError:
+    given = ", ".join(str(numba.typeof(on_host(a))) for a in args)
+    return TypeError(
+        f"{user_line()}: {kernel.entry_name}: No matching definition for argument "
+        f"type(s) {given}: it was declared for {kernel.argument_types}"
+    )
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a launch may hand this value to a kernel declared for that type."""
+    given = numba.typeof(value)
+    if given == wanted or isinstance(wanted, types.CPointer):
+        return True
+    if isinstance(wanted, types.Integer):  # on a GPU, too, no float is cut
+        return isinstance(given, types.Integer | types.Boolean)
+    if isinstance(wanted, types.Float):
+        return isinstance(given, types.Number | types.Boolean) and (
+            not isinstance(given, types.Complex)
+        )
+    return cpu_target.typing_context.can_convert(given, wanted) is not None
 
 
 # What tells blocks apart: a kernel that uses it cannot run as one block.
@@ -221,7 +220,7 @@ def _one_block(
     merged = x, y, z
     too_large = math.prod(merged) > ATTRIBUTES["MAX_THREADS_PER_BLOCK"]
     if too_large or _names(kernel.py_func) & set(_OF_BLOCKS):
-        refuse(f"{kernel.__name__}[{grid}, {block}]", "grid-sync")
+        refuse(f"{kernel.entry_name}[{grid}, {block}]", "grid-sync")
     return (1, 1, 1), merged
 
 
@@ -242,15 +241,12 @@ def _names(function: Function) -> set[str]:
     return found
 
 
-def make_jit(run: Compiler) -> Function:
-    """`cuda.jit` whose kernels run through `simt.compile` or `simt.check`."""
+def make_jit(numbas: Function, run: Compiler) -> Function:
+    """`cuda.jit` of Numba, for kernels that run through `run`."""
 
+    @functools.wraps(numbas)
     def jit(
-        func_or_sig: Any = None,
-        device: bool = False,
-        link: Sequence[Any] = (),
-        extensions: Sequence[Any] = (),
-        **gpu_options: Any,
+        func_or_sig: Any = None, device: bool = False, link: Any = None, **options: Any
     ) -> Any:
         """Make a kernel, or with `device=True` a device function, of a function.
 
@@ -259,34 +255,37 @@ def make_jit(run: Compiler) -> Function:
         """
         if link:
             refuse("cuda.jit(link=...)", "foreign-code")
-        if func_or_sig is None:
+        declared = sigutils.is_signature(func_or_sig)
+        signatures = [func_or_sig] if declared else func_or_sig
+        if not isinstance(signatures, list):
             signatures = []
-        elif sigutils.is_signature(func_or_sig):
-            signatures = [func_or_sig]
-        elif isinstance(func_or_sig, list):
-            signatures = func_or_sig
-        else:
-            return decorate(func_or_sig, device, [], extensions)
-        return lambda f: decorate(f, device, signatures, extensions)
+        given = func_or_sig if signatures else _source(func_or_sig)
+        made = numbas(given, device=device, **{MODE: run}, **options)
+        if func_or_sig is not None and not signatures:
+            return made
 
-    def decorate(
-        function: Any,
-        device: bool,
-        signatures: Sequence[Any],
-        extensions: Sequence[Any],
-    ) -> Any:
-        function = getattr(function, "py_func", function)
-        if isinstance(function, FunctionType):
-            give_source(function)
-        if signatures:  # a GPU's code is made now
-            function = _frozen(function)
-        if device:  # as Numba knows it: other jitted functions may call it, too
-            dispatcher = numba.njit(function, error_model="numpy")
-            dispatcher.cuda_signatures = signatures
+        def decorate(function: Any) -> Any:
+            function = _source(function)
+            # a GPU's code is made now
+            dispatcher = made(_frozen(function) if signatures else function)
+            if device:
+                dispatcher.cuda_signatures = signatures
+            else:
+                for kernel in dispatcher.overloads.values():
+                    _ = kernel.type_annotation
             return dispatcher
-        return Kernel(function, signatures, run, extensions)
+
+        return decorate
 
     return jit
+
+
+def _source(function: Any) -> Any:
+    """The function itself, behind a kernel, a device function or `njit`."""
+    function = getattr(function, "py_func", function)
+    if isinstance(function, FunctionType):
+        give_source(function)
+    return function
 
 
 def _frozen(function: FunctionType) -> FunctionType:
@@ -311,55 +310,22 @@ def _frozen_cell(cell: CellType) -> CellType:
         return cell
 
 
-def _check_limits(name: str, grid: Dimensions, block: Dimensions) -> None:
-    if not within_limits(grid, block):
-        refuse(f"{name}[{grid}, {block}]", "launch-limits")
-
-
 def _value(argument: Any) -> Any:
     """What the kernel gets: host arrays themselves, as if copied in and out."""
     if isinstance(argument, tuple):
-        return tuple(_value(a) for a in argument)
+        parts = [_value(a) for a in argument]
+        return getattr(type(argument), "_make", tuple)(parts)  # named: of its own type
     if isinstance(argument, In):  # copied in only
         value = on_host(argument.value)
         return value.copy() if value is argument.value else value
     if isinstance(argument, ArgHint):
         argument = argument.value
     if isinstance(argument, np.ndarray):
-        check_contiguous(argument)
+        sentry_contiguous(argument)
     value = on_host(argument)
     if getattr(value, "dtype", None) == np.float16:
         refuse("a launch", "half-precision")
     return value
-
-
-def _type_of(argument: Any) -> Any:
-    """Numba's type of an argument, or the type that was given in its place."""
-    if isinstance(argument, types.Type):
-        return argument
-    return numba.typeof(on_host(argument))
-
-
-def _fit(kernel: Kernel, values: list[Any]) -> list[Any]:
-    """Numbers as the types of the declared signature that fits best.
-
-    TypeError if none fits, or two fit equally well.
-    """
-    given = [numba.typeof(v) for v in values]
-    for i, wanted in enumerate(zip(*kernel.declared, strict=False)):
-        if any(isinstance(w, types.CPointer) for w in wanted):  # fits any address
-            given[i] = wanted[0]
-    cases = [types.void(*s) for s in kernel.declared]
-    best = cpu_target.typing_context.resolve_overload(
-        kernel.py_func, cases, given, {}, allow_ambiguous=False
-    )
-    if best is None:
-        raise TypeError(
-            f"{user_line()}: {kernel.__name__}: No matching definition for argument "
-            f"type(s) {', '.join(map(str, given))}: it was declared for "
-            f"{' and '.join(map(str, kernel.declared))}"
-        )
-    return [_as_type(t, v) for t, v in zip(best.args, values, strict=True)]
 
 
 def _as_type(wanted: Any, value: Any) -> Any:

@@ -13,8 +13,8 @@ from .refusals import RULES
 # A name in braces stands for a list below.
 _TABLE = """
 ## Kernels and launches
-jit; differs; compiled by simt at the first launch. Options of the GPU compiler do \
-nothing, `link` is refused
+jit; differs; Numba's own, with kernels that simt compiles at their first launch. \
+Options of the GPU compiler do nothing, `link` is refused
 reduce Reduce; differs; combines from left to right, which a GPU does not
 In InOut; runs; arrays in host memory are used in place, those in `In` copied
 Out; differs; the kernel finds the host's values, on a GPU it finds none
@@ -22,9 +22,8 @@ declare_device; refused; foreign-code
 ## Memory
 to_device device_array_like; runs;
 device_array; differs; new memory is NaN (as an integer -1), on a GPU whatever was there
-pinned_array pinned_array_like mapped_array mapped_array_like managed_array; differs; \
-ordinary NumPy arrays
-pinned mapped; runs;
+pinned_array pinned_array_like; differs; ordinary NumPy arrays
+mapped_array mapped_array_like managed_array pinned mapped; runs;
 is_cuda_array as_cuda_array; runs;
 from_cuda_array_interface; differs; follows pointers into memory of this device, \
 refuses others (rule foreign-memory)
@@ -75,8 +74,7 @@ extending; differs; what it registers for the CUDA target is not used
 config runtests; runs; Numba's own
 {modules}; differs; Numba's own, made for its driver
 ## In numba-cuda only
-vectorize guvectorize; differs; compiled for the CPU; device arrays and streams as \
-with Numba's `target="cuda"`
+vectorize guvectorize; runs; Numba's own, with kernels that simt compiles
 is_bfloat16_supported is_fp8_supported; differs; False
 compile_all; runs; Numba's own, still for GPUs
 config_default_cc numba_cuda_default_ptx_cc HAS_NUMBA; runs; Numba's own

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numba
+
 from snref.simt import KernelError
 from snref.simt.limits import LIMITS
 
@@ -25,13 +27,13 @@ RULES = {
     "event-timing": "only recorded events made with timing=True tell a time",
 }
 
-_PACKAGE = str(Path(__file__).parent)
+_NOT_THE_USERS = str(Path(__file__).parent), str(Path(numba.__file__).parent)
 
 
 def user_line() -> str:
-    """`file.py:LINE` of the innermost frame outside the drop-in."""
+    """`file.py:LINE` of the innermost frame outside the drop-in and Numba."""
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 

@@ -3,7 +3,11 @@
 import numpy as np
 from numba import cuda, vectorize
 
-add = vectorize(["float64(float64, float64)"], target="cuda")(lambda a, b: a + b)
+
+@vectorize(["float64(float64, float64)"], target="cuda")
+def add(a, b):
+    return a + b
+
 
 n, chunks = 1000, 10
 a, b = np.arange(n, dtype=np.float64), np.ones(n)
