@@ -174,6 +174,13 @@ def accumulating(y, x):
 
 
 @cuda.jit
+def adding_by_atomics(y, x):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        y[i] = x[i]
+        cuda.atomic.add(y, i, x[i])
+
+
+@cuda.jit
 def destroying(y, x):
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         y[i] = float32(2) * x[i]
@@ -242,6 +249,7 @@ def test_a_kernel_that_is_given_as_an_object_is_checked() -> None:
             ["Double.y may not lie on Double.x", "reversing"],
         ),
         (Double(accumulating), ["before anything was written", "say updates=True"]),
+        (Double(adding_by_atomics), ["Double forward", "an atomic sum in y"]),
         (Double(destroying), ["destroying changes its input Double.x"]),
     ],
 )

@@ -38,8 +38,8 @@ def run(
     strict  check also that every input of every launch matters, and that every
             element of every output is written and finite
 
-    Raises LayerError for a kernel that does not compile, races, or accesses an array
-    out of bounds.
+    Raises LayerError for a kernel that does not compile, races, accesses an array out
+    of bounds, or adds up floats by atomics, in whatever order threads come.
     """
     arrays = {tensor: array.copy() for tensor, array in given.items()}
     for launch in launches:
@@ -84,6 +84,7 @@ def _checked(kernel: Any, partly: tuple[bool, ...]) -> Any:
         kernel,
         outputs=[name for name, part in names if not part],
         scratch=[name for name, part in names if part],
+        exact=True,
     )
 
 

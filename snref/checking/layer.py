@@ -30,8 +30,8 @@ def check_layer(layer: Layer, *shapes: Shape, seed: int = 0) -> None:
 
     - forward, backward, inference and update write what they must and read only what
       is there; backward works, too, where the gradient of an input is not wanted;
-    - no launch accesses an array out of bounds, races, or changes an input, and every
-      element of its outputs is written;
+    - no launch accesses an array out of bounds, races, adds up floats by atomics, or
+      changes an input, and every element of its outputs is written;
     - every input of every launch matters to what the launch writes;
     - forward writes the same bits twice, and so does a launch in place where
       ``may_overwrite`` allows it, and every algorithm of one summation order;

@@ -89,6 +89,7 @@ def check(
     outputs: Iterable[str] = (),
     scratch: Iterable[str] = (),
     allow: Iterable[str] = (),
+    exact: bool = False,
 ) -> Check:
     """Run the same launch slowly, with every access of every thread checked.
 
@@ -98,7 +99,8 @@ def check(
     which do not take part, and threads that return before a barrier, unless `allow` has
     "exited-before-barrier". The parameters named in `outputs` are taken to hold nothing
     yet, and must be written in full; those named in `scratch` hold nothing yet either,
-    and may be written in part.
+    and may be written in part. With `exact`, atomic sums of floats are findings, too:
+    their bits depend on the order of the threads.
 
     An array given under two names is one array, and so is what two arrays share.
     ValueError if they overlap with gaps or with elements of other types.
@@ -110,7 +112,7 @@ def check(
     with their source lines, thread and block. Its `findings` are all mistakes of the
     run as data (see `checker.Finding`).
     """
-    return Check(kernel, outputs, scratch, allow)
+    return Check(kernel, outputs, scratch, allow, exact)
 
 
 def profile(kernel: Any) -> Profile:

@@ -91,6 +91,7 @@ class Checked(Style):
         self.parameters.append("_report")
         self.sites: list[int] = []  # the line of each access
         self.unassigned: list[str] = []  # variables that may be read too early
+        self.sums: list[tuple[int, str]] = []  # atomic sums of floats: line and array
         # arrays that a loop of compare-and-swap works on: it may read them plainly
         calls = [n for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call)]
         self.swapped = {
@@ -139,6 +140,7 @@ class Checked(Style):
             "arrays": tuple(arrays),
             "local": tuple(sorted(self.local)),
             "unassigned": tuple(self.unassigned),
+            "sums": tuple(self.sums),
         }
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
@@ -180,6 +182,13 @@ class Checked(Style):
         assert isinstance(checked, ast.Call)
         checked.args[1] = at
         return checked
+
+    def atomic(self, operation: str, a: str, line: int) -> None:
+        """Note a sum whose result depends on the order of the threads."""
+        known = self.kernel.types.get(a) or self.kernel.arrays[a]
+        whole = isinstance(known.dtype, numba.types.Integer)
+        if operation in ("atomic_add", "atomic_sub") and not whole:
+            self.sums.append((line, a))
 
     def read(self, node: ast.Subscript, line: int) -> ast.expr:
         a = ast.unparse(node.value)
@@ -297,6 +306,7 @@ class _Accesses(ast.NodeTransformer):
             whole = node.func.id == "atomic_compare_and_swap"
             i = ast.Constant(0) if whole else self.visit(rest.pop(0))
             element = ast.Subscript(a, i, ast.Load())
+            self.style.atomic(node.func.id, ast.unparse(a), self.line)
             at = self.style.place(element, self.line)
             allowed = self.style.look("changed", ast.unparse(a), at, self.line)
             given = [a, *([] if whole else [i]), *map(self.visit, rest)]
@@ -335,6 +345,11 @@ _KINDS = {
     ),
 }
 ALLOWABLE = (_KINDS[EXITED][0],)  # findings that a user may allow
+# Kinds that no row of the report tells of.
+MORE_KINDS = (
+    *("never-written", "unordered-sum"),
+    *("divergent-barrier", "endless-wait", "raised", "refused"),
+)
 
 
 @dataclass(frozen=True)
@@ -343,9 +358,11 @@ class Finding:
 
     `kind` is out-of-bounds, uninitialised, race, unassigned (a variable), absent-lanes
     (a warp operation), exited-before-barrier (of which `thread` is one that has
-    returned) or never-written (an array of `outputs`). Of a race, `other_line`,
-    `other_thread` and `other_block` tell of the earlier access. Threads and blocks are
-    numbers, or tuples where they have several dimensions.
+    returned), never-written (an array of `outputs`), unordered-sum (with `exact`), or
+    what ended the launch: divergent-barrier, endless-wait, raised, or refused, which is
+    a kernel that cannot be compiled. Of a race, `other_line`, `other_thread` and
+    `other_block` tell of the earlier access. Threads and blocks are numbers, or tuples
+    where they have several dimensions.
     """
 
     kind: str
@@ -371,8 +388,10 @@ class Check(Compiled):
         outputs: Iterable[str] = (),
         scratch: Iterable[str] = (),
         allow: Iterable[str] = (),
+        exact: bool = False,
     ):
         super().__init__(kernel, threads=1)
+        self.exact = exact
         self.allowed = set(allow)
         for rule in self.allowed - set(ALLOWABLE):
             raise ValueError(f"allow takes {', '.join(ALLOWABLE)}, not {rule!r}")
@@ -383,6 +402,16 @@ class Check(Compiled):
             raise ValueError(f"{self.__name__} has no parameter {sorted(unknown)[0]}")
 
     def launch(
+        self, grid: Three, block: Three, dynamic: int, arguments: Sequence[Any]
+    ) -> None:
+        try:
+            self.checked(grid, block, dynamic, arguments)
+        except KernelError as error:
+            if not error.findings:
+                error.findings = (_ended(error, grid),)
+            raise
+
+    def checked(
         self, grid: Three, block: Three, dynamic: int, arguments: Sequence[Any]
     ) -> None:
         most = (1 << (62 - BLOCK)) - 1
@@ -401,13 +430,21 @@ class Check(Compiled):
         report[0, MAY_EXIT] = _KINDS[EXITED][0] in self.allowed
         here, fences = np.zeros(prod(block), np.bool_), np.zeros(prod(grid), np.int64)
         words = [shadow[n] for n, _ in module.facts["arrays"]]
+        ended = None
         with in_c_order(arguments) as mine:  # as the numbers of elements are
-            module.run(0, prod(grid), grid, mine, (*words, here, fences, report))
+            try:
+                module.run(0, prod(grid), grid, mine, (*words, here, fences, report))
+            except KernelError as stop:
+                ended = stop
         found = [
             self.finding(module, row, grid, block, given)
             for row in report[1 : report[0, COUNT] + 1]
         ]
-        if not found:
+        if self.exact:
+            found += self.unordered(module)
+        if ended is not None:
+            found.append(_ended(ended, grid))
+        elif not found:
             found = list(self.never_written(module, shadow, given))
         if found:
             more = len(found) - 1
@@ -443,9 +480,21 @@ class Check(Compiled):
                 what = f"{_element(n, where)} is never written"
                 if missing.size > 1:
                     what += f", nor are {missing.size - 1} more of its elements"
-                text = str(ir.located(module.sources, 1, self.__name__, what))
-                _, line = ir.line_of_file(module.sources, 1)
-                yield Finding("never-written", line, None, None, n, where, text)
+                kernel = module.read()
+                error = kernel.error(kernel.line, what)
+                line = error.line or 0
+                yield Finding("never-written", line, None, None, n, where, str(error))
+
+    def unordered(self, module: Module) -> Iterable[Finding]:
+        """Atomic sums of numbers that are not whole."""
+        for line, a in module.facts["sums"]:
+            what = (
+                f"an atomic sum in {a}, which has no whole numbers: its result depends "
+                "on the order of the threads"
+            )
+            text = str(ir.located(module.sources, line, self.__name__, what))
+            _, number = ir.line_of_file(module.sources, line)
+            yield Finding("unordered-sum", number, None, None, a, (), text)
 
     def finding(
         self,
@@ -503,6 +552,12 @@ class Check(Compiled):
         _, number = ir.line_of_file(module.sources, line)
         thread = _index(me & THREAD, block)
         return Finding(says, number, thread, block_of_me, n, index, text, **others)
+
+
+def _ended(error: KernelError, grid: Three) -> Finding:
+    """What ended the launch, or kept it from beginning, as data."""
+    block = None if error.block is None else _index(error.block, grid)
+    return Finding(error.kind, error.line or 0, None, block, "", (), str(error))
 
 
 def _sharing(arrays: Mapping[str, np.ndarray]) -> Iterable[list[str]]:

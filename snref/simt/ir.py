@@ -72,10 +72,14 @@ class KernelError(Exception):
     """A kernel breaks a rule, or check mode found a mistake.
 
     The message reads `file.py:LINE: kernel: what, why, what would be right`. Of check
-    mode, `findings` holds the mistakes as data (see `checker.Finding`).
+    mode, `findings` holds the mistakes as data (see `checker.Finding`). `kind` is of
+    those that end a launch, or else `refused`.
     """
 
     findings: tuple[Any, ...] = ()
+    kind = "refused"
+    line: int | None = None
+    block: int | None = None  # its number in the grid, where one ended the launch
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Kernel:
     imports: Mapping[str, str] = field(default_factory=dict)  # name -> statement
     constants: Mapping[str, Any] = field(default_factory=dict)  # read-only arrays
     dynamic: int = 0  # bytes of dynamic shared memory
-    sites: tuple[str, ...] = ()  # the texts of REFUSE
+    sites: tuple[KernelError, ...] = ()  # what ends the launch: numbers of REFUSE
     assumed: tuple[str, ...] = ()  # parameters that are taken not to be negative
     waits: bool = False  # has it a loop that only another thread can end?
 
@@ -131,8 +135,8 @@ class Kernel:
         }
         return given | {n: len(a.shape) for n, a in self.arrays.items()}
 
-    def error(self, line: int, text: str) -> KernelError:
-        return located(self.sources, line, self.name, text)
+    def error(self, line: int, text: str, kind: str = "refused") -> KernelError:
+        return located(self.sources, line, self.name, text, kind)
 
     def with_body(self, body: Iterable[ast.stmt], **changes: Any) -> Kernel:
         return replace(self, body=tuple(body), **changes)
@@ -147,11 +151,17 @@ class Kernel:
 
 
 def located(
-    sources: Sequence[Source], line: int, kernel: str, text: str
+    sources: Sequence[Source],
+    line: int,
+    kernel: str,
+    text: str,
+    kind: str = "refused",
 ) -> KernelError:
     """The error to raise for a problem at this line."""
     file, number = line_of_file(sources, line)
-    return KernelError(f"{Path(file).name}:{number}: {kernel}: {text}")
+    error = KernelError(f"{Path(file).name}:{number}: {kernel}: {text}")
+    error.kind, error.line = kind, number
+    return error
 
 
 def line_of_file(sources: Sequence[Source], line: int) -> tuple[str, int]:

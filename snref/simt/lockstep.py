@@ -31,7 +31,17 @@ import copy
 from collections.abc import Iterable, Sequence
 
 from snref.simt import ir
-from snref.simt.ir import COMPOUNDS, LOOPS, Compound, Kernel, assign, at, call, name
+from snref.simt.ir import (
+    COMPOUNDS,
+    LOOPS,
+    Compound,
+    Kernel,
+    KernelError,
+    assign,
+    at,
+    call,
+    name,
+)
 from snref.simt.uniform import Uniformity
 
 
@@ -171,7 +181,7 @@ class _Rewriter:
         if isinstance(stmt, ast.If) and ir.stays(stmt):
             guard = ir.calls(stmt.test, {ir.GUARD})
             if guard and self.split_by_construction(ir.test(stmt)):
-                raise self.kernel.error(line, self.complaint(stmt, stmt))
+                raise self.complaint(stmt, stmt)
             return [new]
         if isinstance(new, ast.If):
             before, new.test = self.agreed(stmt, new.test)
@@ -219,8 +229,8 @@ class _Rewriter:
         trips = isinstance(stmt, ast.For)  # else the answer is yes or no
         problem = self.complaint(stmt, around or stmt)
         if self.split_by_construction(value):
-            raise self.kernel.error(line, problem)
-        self.sites.append(str(self.kernel.error(line, problem)))
+            raise problem
+        self.sites.append(problem)
         site = ast.Constant(len(self.sites) - 1)
         differs = ast.Compare(name(answer), [ast.NotEq()], [name(agreed)])
         refuse = ast.If(name(odd), [ast.Expr(call(ir.REFUSE, site))], [])
@@ -231,7 +241,7 @@ class _Rewriter:
             at(refuse, line),
         ], at(name(agreed), line)
 
-    def complaint(self, stmt: Compound, around: Compound) -> str:
+    def complaint(self, stmt: Compound, around: Compound) -> KernelError:
         barrier = next(
             n.lineno
             for n in ast.walk(around)
@@ -241,12 +251,13 @@ class _Rewriter:
             n for n in ir.names(ir.test(stmt)) if n in self.uniformity.varying
         )
         _, barrier = ir.line_of_file(self.kernel.sources, barrier)
-        return (
+        text = (
             f"syncthreads() in line {barrier} depends on "
             f"'{ir.head(stmt)}', and {', '.join(differ)} "
             f"differ{'s' if len(differ) == 1 else ''} between threads; all threads of "
             "a block must reach the same barrier"
         )
+        return self.kernel.error(stmt.lineno, text, "divergent-barrier")
 
     def split_by_construction(self, value: ast.expr) -> bool:
         """Do the threads disagree whatever the arguments and the grid are?"""

@@ -239,8 +239,10 @@ class Module:
             raise refusal(lowered, e) from e
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
-            problem = self.stages()["lockstep"].sites[site]
-            raise KernelError(f"{problem} (block {block})")
+            why = self.stages()["lockstep"].sites[site]
+            ended = KernelError(f"{why} (block {block})")
+            ended.kind, ended.line, ended.block = why.kind, why.line, block
+            raise ended
 
 
 def memory(a: np.ndarray) -> tuple[Any, ...]:

@@ -91,14 +91,16 @@ def site(word):
 def note(report, kind, me, other, array, at):
     """Add a finding, once for each pair of places in the text.
 
-    A read of nothing whose element another thread then writes before the next barrier
-    is a race: what is missing is the barrier, not the write.
+    A read of nothing (or an atomic operation on it) whose element another thread then
+    writes before the next barrier is a race: what is missing is the barrier, not the
+    write.
     """
     count = report[0, COUNT]
     row = count + 1
     for r in range(1, count + 1):
         same = report[r, ARRAY] == array
-        if kind == WAR and report[r, KIND] == UNSET and same and report[r, INDEX] == at:
+        late = kind in (WAR, WAW)
+        if late and report[r, KIND] == UNSET and same and report[r, INDEX] == at:
             row = r
             break
         same = same and site(report[r, ME]) == site(me)

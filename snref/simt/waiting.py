@@ -117,7 +117,7 @@ class _Ends:
             "blocks to their end, so none that comes later can end the wait. On a GPU, "
             "too, a block may not start before others have ended"
         )
-        self.sites.append(str(self.kernel.error(line, problem)))
+        self.sites.append(self.kernel.error(line, problem, "endless-wait"))
         ended = expression(f"{len(self.sites)} + (_b << 16)")
         idle = ast.UnaryOp(ast.Not(), name(wait.moved))
         end = at(ast.If(idle, [ast.Return(ended)], []), line)

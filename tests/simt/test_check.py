@@ -42,6 +42,7 @@ KERNELS = [
     )
     for kernel in wrong.CASES
 ]
+N = wrong.N
 LINES = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
 
 
@@ -63,8 +64,8 @@ def lines_at_fault(kernel):
     return found
 
 
-def test_there_are_at_least_twenty_five_wrong_kernels():
-    assert len(KERNELS) >= 25
+def test_there_are_at_least_sixty_wrong_kernels():
+    assert len(KERNELS) >= 60
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -129,6 +130,53 @@ def test_findings_are_data_and_several_in_one_run():
     assert (unset.kind, unset.line, unset.name) == ("uninitialised", first + 6, "s")
     assert unset.other_line is None
     assert "(and 2 more)" in str(caught.value)
+
+
+@cuda.jit
+def sum_and_count(a, out):
+    i = cuda.grid(1)
+    cuda.atomic.add(out, 0, a[i])
+    cuda.atomic.max(out, 1, a[i])
+
+
+def test_an_atomic_sum_of_floats_is_a_finding_where_bits_are_asked_for():
+    a, out = wrong.arguments()
+    simt.check(sum_and_count)[2, 32](a, out)
+    with pytest.raises(simt.KernelError, match="depends on the order") as caught:
+        simt.check(sum_and_count, exact=True)[2, 32](a, out)
+    (finding,) = caught.value.findings
+    line = sum_and_count.py_func.__code__.co_firstlineno + 3
+    assert (finding.kind, finding.line, finding.name) == ("unordered-sum", line, "out")
+    whole = out.astype(np.int32)
+    simt.check(sum_and_count, exact=True)[2, 32](whole, whole.copy())
+
+
+@cuda.jit
+def mistake_before_the_end(a, out):
+    t = cuda.threadIdx.x
+    out[N - t] = 1
+    if t == 3:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kinds", "block"),
+    [
+        (wrong.barrier_for_half_the_block, ["divergent-barrier"], None),
+        (wrong.barrier_behind_a_guard, ["divergent-barrier"], 0),
+        (mistake_before_the_end, ["out-of-bounds", "raised"], 0),
+        (wrong.calls_what_is_not_there, ["refused"], None),
+    ],
+    ids=lambda p: getattr(getattr(p, "py_func", None), "__name__", ""),
+)
+def test_what_ends_a_launch_is_a_finding_too(kernel, kinds, block):
+    a, out = wrong.arguments()
+    with pytest.raises(simt.KernelError) as caught:
+        simt.check(kernel)[2, 64](np.append(a, a), out)
+    found = caught.value.findings
+    assert [f.kind for f in found] == kinds
+    assert f":{found[-1].line}: {kernel.py_func.__name__}: " in found[-1].message
+    assert found[-1].block == block
 
 
 def test_an_output_that_is_not_written_in_full_is_found():

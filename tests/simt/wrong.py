@@ -2,7 +2,7 @@
 where two lines share it: a report names one of them first and the other beside it."""
 
 import numpy as np
-from numba import cuda, float32
+from numba import cuda, float32, int32
 
 N = 64
 T = 8
@@ -402,6 +402,218 @@ def past_the_end_of_a_row(a, out):
     out[y * T + x] = row[x + 1]  # wrong
 
 
+@cuda.jit
+def index_of_the_wrong_size(a, out):
+    i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
+    if i < out.size:
+        out[i] += a[i]  # wrong
+
+
+@cuda.jit
+def stride_of_a_block(a, out):
+    for i in range(cuda.grid(1), out.size, cuda.blockDim.x):
+        out[i] += a[i]  # wrong
+
+
+@cuda.jit
+def no_barrier_between_tiles(a, out):
+    tile = cuda.shared.array((T, T), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    total = float32(0)
+    for k in range(2):
+        tile[y, x] = a[k * 8 + y * T // 2 + x // 2]  # wrong
+        cuda.syncthreads()
+        for j in range(T):
+            total += tile[j, x]  # wrong too
+    out[y * T + x] = total
+
+
+@cuda.jit
+def bins_not_cleared_in_time(a, out):
+    bins = cuda.shared.array(8, int32)
+    t = cuda.threadIdx.x
+    if t < 8:
+        bins[t] = 0  # wrong too
+    cuda.atomic.add(bins, int(a[t]), 1)  # wrong
+    cuda.syncthreads()
+    if t < 8:
+        out[t] = bins[t]
+
+
+@cuda.jit
+def bins_read_too_early(a, out):
+    bins = cuda.shared.array(8, int32)
+    t = cuda.threadIdx.x
+    if t < 8:
+        bins[t] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(bins, int(a[t]), 1)  # wrong too
+    if t < 8:
+        out[t] = bins[t]  # wrong
+
+
+@cuda.jit
+def bin_outside(a, out):
+    bins = cuda.shared.array(7, int32)
+    t = cuda.threadIdx.x
+    if t < 7:
+        bins[t] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(bins, int(a[t]), 1)  # wrong
+
+
+@cuda.jit
+def last_warp_without_a_barrier(a, out):
+    """As it was written before threads of a warp could part."""
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    cuda.syncthreads()
+    if t < 32:
+        s[t] += s[t + 32]  # wrong
+        s[t] += s[t + 16]  # wrong too
+    if t == 0:
+        out[0] = s[0]
+
+
+@cuda.jit
+def total_read_before_it_is_there(a, out):
+    total = cuda.shared.array(1, float32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        total[0] = 0  # wrong too
+        for i in range(N):
+            total[0] += a[i]  # wrong too
+    out[t] = a[t] / total[0]  # wrong
+
+
+@cuda.jit
+def reversed_by_all_threads(a, out):
+    t = cuda.threadIdx.x
+    left = a[t]  # wrong too
+    a[t] = a[N - 1 - t]  # wrong
+    a[N - 1 - t] = left  # wrong too
+
+
+@cuda.jit
+def sort_of_odd_and_even(a, out):
+    t = cuda.threadIdx.x
+    for k in range(N):
+        if t % 2 == k % 2 and t + 1 < N and a[t] > a[t + 1]:  # wrong
+            low = a[t + 1]
+            a[t + 1] = a[t]  # wrong too
+            a[t] = low  # wrong too
+
+
+@cuda.jit
+def greatest_without_an_atomic(a, out):
+    if a[cuda.threadIdx.x] > out[0]:  # wrong too
+        out[0] = a[cuda.threadIdx.x]  # wrong
+
+
+@cuda.jit
+def flag_between_warps(a, out):
+    s = cuda.shared.array(2, float32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        s[1] = a[0]
+        s[0] = 1  # wrong too
+    if t == 32 and s[0] == 1:  # wrong
+        out[0] = s[1]
+
+
+@cuda.jit
+def index_from_the_data(a, out):
+    t = cuda.threadIdx.x
+    out[t] = a[int(a[t]) * 10]  # wrong
+
+
+@cuda.jit
+def too_few_local_elements(a, out):
+    window = cuda.local.array(3, float32)
+    t = cuda.threadIdx.x
+    for k in range(4):
+        window[k] = a[t]  # wrong
+    out[t] = window[0]
+
+
+@cuda.jit
+def value_from_a_loop_of_some(a, out):
+    t = cuda.threadIdx.x
+    k = t
+    while k < 40:
+        found = a[k]
+        k += 40
+    out[t] = found  # wrong
+
+
+@cuda.jit
+def barrier_inside_the_branch_of_a_sum(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    d = N // 2
+    while d > 0:
+        cuda.syncthreads()
+        if t < d:  # wrong
+            s[t] += s[t + d]
+            cuda.syncthreads()
+        d //= 2
+    out[t] = s[0]
+
+
+@cuda.jit(device=True)
+def meet(s, t, value):
+    s[t] = value
+    cuda.syncthreads()
+    return s[t ^ 1]
+
+
+@cuda.jit
+def barrier_in_a_function_for_some(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = 0
+    if a[t] > 3:  # wrong
+        out[t] = meet(s, t, a[t])
+    out[t] += 1
+
+
+@cuda.jit
+def ballot_after_some_returned(a, out):
+    t = cuda.threadIdx.x
+    if t >= 40:
+        return
+    out[t] = cuda.ballot_sync(0xFFFFFFFF, a[t] > 3)  # wrong
+
+
+@cuda.jit
+def lock_within_a_warp(a, out):
+    while cuda.atomic.cas(out, 0, 0, 1) != 0:  # wrong
+        pass
+    a[0] += 1
+
+
+@cuda.jit
+def barrier_of_the_grid(a, out):
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, 1)
+        while cuda.atomic.add(out, 0, 0) < cuda.gridDim.x:  # wrong
+            pass
+    cuda.syncthreads()
+
+
+@cuda.jit
+def too_few_threads(a, out):  # wrong
+    i = cuda.grid(1)
+    out[i] = a[i]
+
+
+@cuda.jit
+def calls_what_is_not_there(a, out):
+    out[cuda.grid(1)] = median(a)  # noqa: F821  # wrong
+
+
 # kernel: (grid, block, what the report says, names of outputs)
 CASES = {
     no_barrier_after_the_store: (1, N, "no barrier between", ()),
@@ -450,6 +662,28 @@ CASES = {
     barrier_in_loops_of_different_length: (1, N, "t differs between threads", ()),
     past_the_end_of_a_row: (1, (T, T), "s[0, 8] is out of bounds", ()),
     two_warps_without_a_barrier: (1, N, "no barrier between", ()),
+    index_of_the_wrong_size: (2, 32, "nothing orders blocks", ()),
+    stride_of_a_block: (2, 32, "nothing orders blocks", ()),
+    no_barrier_between_tiles: (1, (T, T), "no barrier between", ()),
+    bins_not_cleared_in_time: (1, N, "no barrier between", ()),
+    bins_read_too_early: (1, N, "no barrier between", ()),
+    bin_outside: (1, N, "bins[7] is out of bounds", ()),
+    last_warp_without_a_barrier: (1, N, "no barrier between", ()),
+    total_read_before_it_is_there: (1, N, "no barrier between", ()),
+    reversed_by_all_threads: (1, N, "no barrier between", ()),
+    sort_of_odd_and_even: (1, N, "no barrier between", ()),
+    greatest_without_an_atomic: (1, N, "no barrier between", ()),
+    flag_between_warps: (1, N, "no barrier between", ()),
+    index_from_the_data: (1, N, "a[70] is out of bounds", ()),
+    too_few_local_elements: (1, N, "window[3] is out of bounds", ()),
+    value_from_a_loop_of_some: (1, N, "found has no value here", ()),
+    barrier_inside_the_branch_of_a_sum: (1, N, "differ", ()),
+    barrier_in_a_function_for_some: (1, N, "differs between threads", ()),
+    ballot_after_some_returned: (1, N, "names threads of the warp", ()),
+    lock_within_a_warp: (1, N, "goes on for ever", ()),
+    barrier_of_the_grid: (2, 32, "goes on for ever", ()),
+    too_few_threads: (1, 32, "out[32] is never written", ("out",)),
+    calls_what_is_not_there: (1, N, "median", ()),
 }
 
 # Kernels that make the mistake of another one in other surroundings.
@@ -468,6 +702,23 @@ VARIANTS = {
     rows_and_columns_exchanged,
     barrier_after_some_returned,
     barrier_in_loops_of_different_length,
+    index_of_the_wrong_size,
+    stride_of_a_block,
+    no_barrier_between_tiles,
+    bins_not_cleared_in_time,
+    bins_read_too_early,
+    bin_outside,
+    total_read_before_it_is_there,
+    reversed_by_all_threads,
+    sort_of_odd_and_even,
+    greatest_without_an_atomic,
+    flag_between_warps,
+    index_from_the_data,
+    value_from_a_loop_of_some,
+    barrier_inside_the_branch_of_a_sum,
+    ballot_after_some_returned,
+    lock_within_a_warp,
+    barrier_of_the_grid,
 }
 
 

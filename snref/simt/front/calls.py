@@ -181,7 +181,7 @@ class Calls(Arrays):
         if not self.is_grid(method.value):
             return False
         problem = "blocks run one after another: a grid synchronises only as one block"
-        self.unit.sites.append(str(self.fail(node, problem)))
+        self.unit.sites.append(self.fail(node, problem))
         several = expression(" * ".join(ir.GRID) + " != 1")
         site = ast.Constant(len(self.unit.sites) - 1)
         refuse = ast.If(several, [ast.Expr(ir.call(ir.REFUSE, site))], [])

@@ -63,7 +63,8 @@ class Statements(Calls):
                 called = ast.unparse(value)
                 raise self.fail(stmt, f"{called} does nothing: write {called}()")
             case ast.Raise():
-                self.unit.sites.append(str(self.fail(stmt, ast.unparse(stmt))))
+                text = ast.unparse(stmt)
+                self.unit.sites.append(self.unit.error(stmt, text, "raised"))
                 ended = expression(f"{len(self.unit.sites)} + (_b << 16)")
                 return [at(ast.Return(ended), line)]
             case ast.Expr(value):

@@ -33,7 +33,7 @@ class Unit:
         self.vectors: Vectors = {}
         self.calling: list[Any] = []  # the functions being inlined, outermost first
         self.outlined: dict[Any, str] = {}  # functions that call themselves: new names
-        self.sites: list[str] = []  # the texts of REFUSE
+        self.sites: list[KernelError] = []  # what ends the launch
 
     def fresh(self, stem: str) -> str:
         """A name that no function of the kernel uses."""
@@ -46,10 +46,10 @@ class Unit:
             self.sources.append(source)
         return self.sources.index(source)
 
-    def error(self, node: Any, problem: str) -> KernelError:
+    def error(self, node: Any, problem: str, kind: str = "refused") -> KernelError:
         """The error to raise for a problem at this place of the source."""
         line = getattr(node, "lineno", 0)
-        return ir.located(self.sources, line, self.kernel, problem)
+        return ir.located(self.sources, line, self.kernel, problem, kind)
 
     def needs(self, function: str) -> str:
         """A function of the runtime, imported by the generated text; its name."""
