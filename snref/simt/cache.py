@@ -32,6 +32,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from enum import EnumType
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -173,6 +174,8 @@ def _ingredients(function: Any, seen: set[Any]) -> Iterator[str]:
     for n in names:
         yield n
         yield from _value(scope.get(n), names, seen)
+    for default in (*(function.__defaults__ or ()), function.__kwdefaults__):
+        yield from _value(default, names, seen)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -193,15 +196,26 @@ def _value(value: Any, names: tuple[str, ...], seen: set[Any]) -> Iterator[str]:
         else:
             yield from _ingredients(inner, seen)
     elif isinstance(value, ModuleType):  # math.exp, but also settings.WIDTH
-        visit = value.__name__, names
-        if visit not in seen and not _foreign(value.__name__):
-            seen.add(visit)
-            for n in names:
-                yield from _value(getattr(value, n, None), names, seen)
+        if not _foreign(value.__name__):
+            yield from _attributes(value, value.__name__, names, seen)
     elif isinstance(value, np.ndarray):  # handed over at the launch
         yield f"{value.dtype} {value.ndim}"
     else:
-        yield repr(value)
+        yield repr(list(value)) if isinstance(value, EnumType) else repr(value)
+        kind = value if isinstance(value, type) else type(value)
+        if not _foreign(kind.__module__) and kind.__module__ != "builtins":
+            yield from _attributes(value, id(value), names, seen)
+
+
+def _attributes(
+    value: Any, called: object, names: tuple[str, ...], seen: set[Any]
+) -> Iterator[str]:
+    """What these names stand for in a module, class or other object."""
+    if (called, names) not in seen:
+        seen.add((called, names))
+        for n in names:
+            with suppress(Exception):  # of a property
+                yield from _value(getattr(value, n, None), names, seen)
 
 
 def _foreign(module: str | None) -> bool:

@@ -45,6 +45,7 @@ ANY, COUNT, HIGHEST = "_any", "_count", "_highest"
 SLOT, CLEAR, VOTE, REFUSE = "_slot", "_clear", "_vote", "_refuse"
 WRAP, CLIP = "_wrap", "_clip"
 WHOLE_SWAP = "atomic_compare_and_swap"  # takes an array, and no index of an element
+PRINTS = {"print", "say"}  # functions whose calls are seen
 TOTALS = {ANY, COUNT, HIGHEST}
 
 AXES = "xyz"
@@ -268,6 +269,17 @@ def fresh(stem: str, taken: set[str]) -> str:
 
 def name(id: str, store: bool = False) -> ast.Name:
     return ast.Name(id, ast.Store() if store else ast.Load())
+
+
+def constant(value: Any) -> ast.expr:
+    """The number as an expression that prints as Python.
+
+    >>> ast.unparse(constant(math.nan)), ast.unparse(constant(math.inf))
+    ('1e309 - 1e309', '1e309')
+    """
+    if isinstance(value, float) and value != value:
+        return expression("1e309 - 1e309")
+    return ast.Constant(value)
 
 
 def expression(source: str) -> ast.expr:

@@ -46,10 +46,10 @@ def with_names(function, thread, grid, block):
         if f not in made:
             scope = dict(f.__globals__)
             cells = tuple(CellType() for _ in f.__closure__ or ())
-            made[f] = new = FunctionType(
-                f.__code__, scope, f.__name__, f.__defaults__, cells
-            )
-            new.__kwdefaults__ = f.__kwdefaults__
+            made[f] = new = FunctionType(f.__code__, scope, f.__name__, None, cells)
+            new.__defaults__ = tuple(map(translated, f.__defaults__ or ()))
+            named = (f.__kwdefaults__ or {}).items()
+            new.__kwdefaults__ = {n: translated(value) for n, value in named}
             used = names_in(f.__code__) & scope.keys()
             scope |= {n: translated(scope[n]) for n in used}
             for cell, old in zip(cells, f.__closure__ or (), strict=True):

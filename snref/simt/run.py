@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from inspect import signature
 from itertools import count
 from queue import Empty, SimpleQueue
 from time import perf_counter
@@ -114,7 +115,11 @@ class Compiled:
             problem = f"{dynamic!r} bytes of dynamic shared memory: 0 to {SHARED}"
             raise ValueError(problem)
 
-        def launch(*arguments: Any) -> Any:
+        def launch(*arguments: Any, **named: Any) -> Any:
+            if named or self.function.__defaults__:
+                given = signature(self.function).bind(*arguments, **named)
+                given.apply_defaults()
+                arguments = given.args
             return self.launch(grid, block, int(dynamic), arguments)
 
         return launch

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -343,6 +344,57 @@ def fmod(typing, x, y):
         return builder.frem(*args)
 
     return kind(kind, kind), build
+
+
+def modf(x):
+    """The fraction and the whole part of x, both with its sign; compiled only."""
+    raise NotImplementedError
+
+
+@overload(modf)
+def _modf(x):
+    kind = x if isinstance(x, types.Float) else types.float64
+
+    def parts(x):
+        size = np.floor(abs(kind(x)))
+        rest = abs(kind(x)) - size if size != math.inf else kind(0)
+        return math.copysign(rest, kind(x)), math.copysign(size, kind(x))
+
+    return parts
+
+
+@njit
+def remainder(x, y):
+    """x - n y, for the whole number n next to x / y; the even one of two as near."""
+    size, by = abs(x), abs(y)
+    rest = fmod(size, by)
+    other = by - rest
+    odd = fmod(size, 2 * by) >= by
+    if rest > other or (rest == other and odd):
+        rest = -other
+    return rest if math.copysign(1.0, x) > 0 else -rest
+
+
+@intrinsic(prefer_literal=True)
+def say(typing, form, values):
+    """Print a text with values, as `print(form.format(*values))` does."""
+
+    def build(context, builder, signature, args):
+        python = context.get_python_api(builder)
+        lock = python.gil_ensure()
+        text = python.unserialize(python.serialize_object(form.literal_value + "\n"))
+        given = python.from_native_value(
+            values, args[1], context.get_env_manager(builder)
+        )
+        method = python.object_getattr_string(text, "format")
+        line = python.call(method, given)
+        python.print_object(line)
+        for each in (line, method, given, text):
+            python.decref(each)
+        python.gil_release(lock)
+        return context.get_dummy_value()
+
+    return types.none(form, values), build
 
 
 def round_to(x, digits):

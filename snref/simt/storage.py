@@ -351,4 +351,4 @@ def _without_dead(
 
 
 def _effects(value: ast.expr) -> bool:
-    return ir.atomic(value) or ir.calls(value, {"print"})
+    return ir.atomic(value) or ir.calls(value, ir.PRINTS)

@@ -67,7 +67,7 @@ def _varies(node: ast.AST, varying: set[str] | frozenset[str]) -> bool:
             return False
         if function == ir.SLOT:
             return _varies(node.args[1], varying)
-        if function in (ir.VOTE, "print") or function.startswith("atomic_"):
+        if function in {ir.VOTE, *ir.PRINTS} or function.startswith("atomic_"):
             return True  # each thread its own; all other functions are pure
     if isinstance(node, ast.Name):
         return node.id in varying

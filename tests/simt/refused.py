@@ -84,7 +84,7 @@ def too_many_indices(a):
 
 @cuda.jit
 def lambda_with_options(a):
-    f = lambda *x: x[0]  # noqa: E731  # refused
+    f = lambda **x: x[0]  # noqa: E731  # refused
     a[0] = f(a[1])
 
 
@@ -154,6 +154,43 @@ def barrier_for_odd_threads(a):
 
 
 @cuda.jit
+def type_of_an_array_unknown(a):
+    kind = a[0]
+    b = cuda.local.array(4, kind)  # refused
+    a[0] = b.size
+
+
+@cuda.jit
+def too_few_arguments_of_cuda(a):
+    cuda.atomic.add(a, 0)  # refused
+
+
+@cuda.jit
+def argument_of_cuda_by_name(a):
+    a[0] = cuda.shfl_sync(0xFFFFFFFF, a[0], src_lane=1)  # refused
+
+
+@cuda.jit(device=True)
+def digits(x):
+    return x
+
+
+@cuda.jit
+def too_many_arguments(a):
+    a[0] = digits(1, 2)  # refused
+
+
+@cuda.jit
+def name_that_cuda_lacks(a):
+    cuda.syncblocks()  # refused
+
+
+@cuda.jit
+def index_of_cuda_as_a_number(a):
+    a[0] = cuda.threadIdx  # refused
+
+
+@cuda.jit
 def local_array_of_a_negative_size(a):
     b = cuda.local.array(-4, float32)  # refused
     a[0] = b.size
@@ -214,10 +251,16 @@ CASES = {
     pattern_of_a_sequence: "a pattern is a number",
     more_variables_than_values: "3 variables for 2 values",
     too_many_indices: "cannot index array(float32, 1d, C) with 2 indices",
-    lambda_with_options: "plain parameters",
+    lambda_with_options: "**x",
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
+    type_of_an_array_unknown: "kind is no type",
+    too_few_arguments_of_cuda: "takes 3 arguments, not 2",
+    argument_of_cuda_by_name: "one by one, in order",
+    too_many_arguments: "digits takes 1 arguments",
+    name_that_cuda_lacks: "cuda has no syncblocks",
+    index_of_cuda_as_a_number: "write cuda.threadIdx.x",
     local_array_of_a_negative_size: "whole numbers >= 0",
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",

@@ -1,5 +1,9 @@
 """What a kernel may be written with besides control flow (see test_torture.py): types
-that signatures declare, records, exceptions, locks, globals."""
+that signatures declare, records, exceptions, locks, globals, functions as values."""
+
+import math
+from collections import namedtuple
+from enum import Enum, IntEnum
 
 import numpy as np
 import pytest
@@ -105,7 +109,7 @@ def test_a_signature_freezes_the_globals():
     scope = {"FACTOR": 2, "TABLE": np.ones(1), "cuda": cuda}
 
     def kernel(out):
-        out[0] = FACTOR * TABLE[0]  # noqa: F821
+        out[0] = FACTOR * TABLE[0]
 
     function = type(kernel)(kernel.__code__, scope, "kernel")
     with installed():
@@ -219,3 +223,242 @@ def test_a_lock_lets_one_thread_after_another_through(kernel):
     lock, counter = np.zeros(1, np.int32), np.zeros(1)
     simt.compile(kernel)[4, 32](lock, counter)
     assert counter[0] == 128 and lock[0] == 0
+
+
+# ------------------------------------------------------------------ as Python has it
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Size(IntEnum):
+    SMALL = 1
+    LARGE = 10
+
+
+class Settings:
+    WIDTH = 5
+
+    class Inner:
+        DEPTH = 7
+
+
+Point = namedtuple("Point", "x y")
+MATRIX = ((1, 2), (3, 4.5))
+EDGES = (math.inf, -math.inf, math.nan, 2.5)
+ORIGIN = Point(3, np.float32(4.5))
+MODE = "fast"
+TABLE = np.arange(5.0)
+twice = cuda.jit(device=True)(lambda x: x * 2)
+
+
+@cuda.jit(device=True)
+def digits(x, y=FACTOR, *, z=3):
+    return x * 100 + y * 10 + z
+
+
+@cuda.jit(device=True)
+def how_many(x, *rest):
+    total = x * 10 + len(rest)
+    for r in rest:
+        total += r
+    return total
+
+
+@cuda.jit(device=True)
+def apply(f, x, then=twice):
+    return then(f(x))
+
+
+@cuda.jit(device=True)
+def count(counter, i):
+    return cuda.atomic.add(counter, i, 1)
+
+
+@cuda.jit(device=True)
+def mirrored(p):
+    return Point(p.y, p.x)
+
+
+@cuda.jit
+def default_and_keyword_arguments(a):
+    a[0] = digits(1)
+    a[1] = digits(1, 4)
+    a[2] = digits(z=5, x=1, y=4)
+
+
+@cuda.jit
+def any_number_of_arguments(a):
+    t = 4, 5
+    a[0] = how_many(1)
+    a[1] = how_many(1, 2, 3)
+    a[2] = how_many(*t, *MATRIX[0])
+
+
+@cuda.jit
+def functions_as_arguments(a):
+    def half(x):
+        return x / 2
+
+    f = math.sqrt
+    add = cuda.atomic.add
+    a[0] = apply(f, 16.0)
+    a[1] = apply(lambda x: x + a[0], 1.0)
+    a[2] = apply(half, 3, then=half)
+    a[3] = apply(float32, 0.1, then=abs)
+    add(a, 4, 3)
+    a[5] = count(a, 4) + twice(2)
+
+
+@cuda.jit
+def members_of_enumerations(a):
+    c = Colour.RED
+    if c == Colour.RED and c != Colour.BLUE:
+        a[0] = 1
+    if c is Colour.BLUE:
+        a[0] = 2
+    a[1] = Size.LARGE + Size.SMALL
+    a[2] = Size.SMALL < Size.LARGE
+    a[3] = Size.LARGE.value
+    match a[1]:
+        case Size.SMALL:
+            a[4] = 1
+        case 11:
+            a[4] = 2
+
+
+@cuda.jit
+def frozen_attributes(a):
+    a[0] = Settings.WIDTH + Settings.Inner.DEPTH
+    a[1] = MATRIX[1][1] + MATRIX[-1][0]
+    a[2] = ORIGIN.x + ORIGIN[1]
+    t = TABLE
+    a[3] = t[2] + t[-1]
+    for i in range(4):
+        a[4 + i] = EDGES[i]
+    if MODE == "fast":
+        a[8] = 1
+    a[9] = math.inf - math.inf
+
+
+@cuda.jit
+def named_tuples(a):
+    p = Point(1, y=3)
+    q = mirrored(p)
+    x, y = q
+    a[0] = p.x + 10 * p.y + 100 * q.x + 1000 * q[1]
+    a[1] = x - y + len(p)
+    for i, part in enumerate(q):
+        a[2 + i] = part
+
+
+@cuda.jit
+def several_targets(a):
+    x = y = a[0] + 2
+    x += 1
+    a[1] = a[2] = x + y
+    i = j = 3
+    a[i], a[j + 1] = i, j
+    z: int
+    z = 7
+    a[5] = z
+    del z
+
+
+@cuda.jit
+def functions_of_math(a):
+    x = a[0] + 5.75
+    a[1], a[2] = math.modf(-x)
+    a[3] = math.fmod(-x, 2.5)
+    for i in range(8):
+        a[4 + i] = math.remainder(i - 4, 1.5 + i % 2)
+    a[12] = math.remainder(3.0, 2.0) + math.remainder(5.0, 2.0)
+    a[13] = math.copysign(1.0, math.remainder(-4.0, 2.0))
+
+
+@cuda.jit
+def types_by_other_names(a):
+    kind = float32
+    s = cuda.shared.array(2, kind)
+    r = cuda.local.array(2, a.dtype)
+    w = cuda.local.array(2, "uint8")
+    s[0] = 0.1
+    r[0] = 0.1
+    w[0] = 200
+    w[0] += 100
+    a[0], a[1], a[2] = s[0], r[0], w[0]
+
+
+SPOKEN = [
+    default_and_keyword_arguments,
+    any_number_of_arguments,
+    functions_as_arguments,
+    members_of_enumerations,
+    frozen_attributes,
+    named_tuples,
+    several_targets,
+    functions_of_math,
+    types_by_other_names,
+]
+
+
+@pytest.mark.parametrize("kernel", SPOKEN, ids=lambda k: k.__name__)
+def test_a_kernel_says_what_python_says(kernel):
+    compiled, python = np.zeros(16), np.zeros(16)
+    simt.compile(kernel)[1, 1](compiled)
+    simt.debug(kernel)[1, 1](python)
+    np.testing.assert_array_equal(compiled, python)
+
+
+@cuda.jit
+def talking(a):
+    i = cuda.threadIdx.x
+    print(f"{{thread {i}}} of {cuda.blockDim.x}: {a[i]:6.2f}", a[i], "done", f"{i!r}")
+
+
+def test_print_takes_formatted_strings(capfd):
+    simt.compile(talking)[1, 2](np.array([1.5, 20]))
+    assert capfd.readouterr().out.splitlines() == [
+        "{thread 0} of 2:   1.50 1.5 done 0",
+        "{thread 1} of 2:  20.00 20.0 done 1",
+    ]
+
+
+@cuda.jit
+def with_defaults(a, x=FACTOR, y=3):
+    a[0] = x * 10 + y
+
+
+@cuda.jit
+def of_any_number(a, *rest):
+    for x in rest:
+        a[0] += x
+
+
+@pytest.mark.parametrize("run", [simt.compile, simt.check, simt.debug])
+def test_a_launch_may_leave_out_arguments_and_name_them(run):
+    a = np.zeros(1)
+    run(with_defaults)[1, 1](a)
+    assert a[0] == 23
+    run(with_defaults)[1, 1](a, y=5)
+    assert a[0] == 25
+    with pytest.raises(TypeError, match="missing a required argument: 'a'"):
+        run(with_defaults)[1, 1](y=5)
+    run(of_any_number)[1, 1](a, 1.0, 2.5)
+    assert a[0] == 28.5
+
+
+def test_the_key_holds_attributes_defaults_and_members(monkeypatch):
+    def keys():
+        return [cache.key(k.py_func) for k in SPOKEN]
+
+    before = keys()
+    monkeypatch.setattr(Settings, "WIDTH", 6)
+    monkeypatch.setattr(digits.py_func, "__defaults__", (9,))
+    now = keys()
+    changed = {
+        k.__name__ for k, x, y in zip(SPOKEN, before, now, strict=True) if x != y
+    }
+    assert changed == {"frozen_attributes", "default_and_keyword_arguments"}

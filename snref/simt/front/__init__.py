@@ -53,13 +53,16 @@ def front(
     """Read the kernel for one block shape and these Numba types of its arguments."""
     unit = Unit(block, dynamic)
     function = Function(python_function(kernel), unit)
-    if len(types) != len(function.params):
-        given = f"takes {len(function.params)} arguments, got {len(types)}"
+    params = function.parameters(len(types))
+    if len(types) != len(params):
+        given = f"takes {len(params)} arguments, got {len(types)}"
         raise function.fail(function.tree, given)
-    arguments = dict(zip(function.params, types, strict=True))
+    arguments = dict(zip(params, types, strict=True))
     for p, t in arguments.items():
         if isinstance(t, numba.types.Array):
             unit.ndim[p], unit.dtypes[p] = t.ndim, t.dtype
+        elif isinstance(t, numba.types.BaseTuple):
+            unit.tuples[p] = len(t)
     body = function.block(function.body)
     if function.result:
         problem = "a kernel returns nothing; write to an array"

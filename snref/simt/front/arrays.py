@@ -46,9 +46,7 @@ class Arrays(Expressions):
                 "number, a global, a closure variable, or a variable that is a "
                 "constant throughout the kernel",
             ) from None
-        dtype = self.object(given["dtype"])
-        if not isinstance(dtype, numba.types.Type):
-            dtype = numpy_support.from_dtype(np.dtype(dtype))
+        dtype = self.dtype(given["dtype"])
         space: Any = called.split(".")[0]
         shape = shape if isinstance(shape, tuple) else (shape,)
         if not all(isinstance(n, int) and n >= 0 for n in shape):
@@ -64,6 +62,27 @@ class Arrays(Expressions):
         self.unit.arrays[new] = Array(space, shape, dtype, value.lineno)
         self.unit.ndim[new], self.unit.dtypes[new] = len(shape), dtype
         return True
+
+    def dtype(self, node: ast.expr) -> Any:
+        """The Numba type that `float32`, `np.int8`, "uint8" or `a.dtype` names."""
+        match node:
+            case ast.Attribute(base, "dtype") if self.object(node) is None:
+                array = self.expr(base)
+                known = self.unit.dtypes.get(ast.unparse(array))
+                if known is not None:
+                    return known
+            case ast.Constant(str(text)):
+                named: Any = text
+            case _:
+                named = self.object(node)
+        if isinstance(named, numba.types.Type):
+            return named
+        try:
+            if named is not None:  # which NumPy takes for float64
+                return numpy_support.from_dtype(np.dtype(named))
+        except (TypeError, numba.errors.NumbaError):
+            pass
+        raise self.fail(node, f"{ast.unparse(node)} is no type") from None
 
     def constant_array(self, node: ast.Call) -> ast.expr:
         """`cuda.const.array_like(TABLE)` is the global array itself."""

@@ -21,6 +21,7 @@ from snref.simt.ir import at, expression, name
 _BUILTINS = {abs, bool, complex, divmod, float, int, len, max, min, pow, print, range}
 _BUILTINS |= {round}
 _VECTORS = {math.exp, math.log, np.exp, np.log}
+_OF_GPUS = {math.fmod, math.modf, math.remainder}  # which Numba has for them only
 _FENCES = {"threadfence", "threadfence_system"}
 _OMITTED = {"threadfence_block", "nanosleep"}
 
@@ -56,10 +57,17 @@ class Calls(Arrays):
             isinstance(a, ast.Starred) for a in node.args
         ):
             raise self.fail(node, "* and ** are not supported in a kernel")
+        if function is print and any(isinstance(a, ast.JoinedStr) for a in node.args):
+            return self.formatted(node)
         args = self.sequence(node.args)
+        parts = self.parts(args[0]) if function is len and len(args) == 1 else None
+        if parts is not None:
+            return ast.Constant(len(parts))
         view = views.held(args[0], self.unit.views) if args else None
         if function is len and view is not None:
             return view.sizes()[0]
+        if hasattr(function, "_fields"):
+            return self.named_tuple(function._fields, args, node)
         keywords = [ast.keyword(k.arg, self.expr(k.value)) for k in node.keywords]
         callee = self.callee(node)
         if callee is not None:
@@ -67,9 +75,48 @@ class Calls(Arrays):
         if self.grid_sync(node):
             return ast.Constant(None)
         if isinstance(node.func, ast.Attribute) and function is None:
-            method = self.expr(node.func.value), node.func.attr, ast.Load()
+            method = self.whole(node.func), node.func.attr, ast.Load()
             return ast.Call(ast.Attribute(*method), args, keywords)
         raise self.fail(node, f"{ast.unparse(node.func)} is not supported in a kernel")
+
+    def named_tuple(
+        self, fields: Sequence[str], args: list[ast.expr], node: ast.Call
+    ) -> ast.expr:
+        """`Point(x, y)` of `namedtuple`, as a variable for each field."""
+        named = self.sequence([k.value for k in node.keywords])
+        given = dict(zip(fields, args, strict=False))
+        given |= dict(zip((str(k.arg) for k in node.keywords), named, strict=True))
+        if len(args) + len(named) != len(fields) or given.keys() != set(fields):
+            what = f"{ast.unparse(node.func)} takes {', '.join(fields)}"
+            raise self.fail(node, what)
+        new, parts = self.unit.fresh("tuple"), {f: given[f] for f in fields}
+        held, fresh = self.unit.vectors, self.unit.fresh
+        self.before += vectors.make(new, parts, held, fresh, node.lineno)
+        return name(new)
+
+    def formatted(self, node: ast.Call) -> ast.expr:
+        """`print(f"x = {x:.2f}", y)` becomes `say("x = {:.2f} {}", (x, y))`."""
+        values: list[ast.expr] = []
+
+        def text(part: ast.expr) -> str:
+            match part:
+                case ast.Constant(str(plain)):
+                    return plain.replace("{", "{{").replace("}", "}}")
+                case ast.JoinedStr(parts):
+                    return "".join(map(text, parts))
+                case ast.FormattedValue(value, conversion, how):
+                    values.append(value)
+                    options = f"!{chr(conversion)}" if conversion > 0 else ""
+                    options += f":{text(how)}" if how else ""
+                    return f"{{{options}}}"
+            values.append(part)
+            return "{}"
+
+        form = ast.Constant(" ".join(map(text, node.args)))
+        if node.keywords:
+            raise self.fail(node, "print takes no keywords in a kernel")
+        given = ast.Tuple(self.sequence(values), ast.Load())
+        return ir.call(self.unit.needs("say"), form, given)
 
     def callee(self, node: ast.Call) -> ast.expr | None:
         """The name of a builtin, ufunc, function of `math` or type that is called."""
@@ -82,8 +129,8 @@ class Calls(Arrays):
 
     def known_function(self, node: ast.Call, function: Any) -> ast.expr:
         """The name of a function that Numba knows, imported by the generated text."""
-        if function is math.fmod:
-            return name(self.unit.needs("fmod"))
+        if function in _OF_GPUS:
+            return name(self.unit.needs(function.__name__))
         if function is round and len(node.args) == 2:
             return name(self.unit.needs("round_to"))
         if function in _BUILTINS:
@@ -107,6 +154,7 @@ class Calls(Arrays):
     def cuda_call(self, called: str, node: ast.Call) -> ast.expr:
         """`cuda.<called>(...)`: its result, and before it what it does."""
         unit, line = self.unit, node.lineno
+        self.count_arguments(called, node)
         if called in ("grid", "gridsize"):
             given = self.expr(node.args[0]) if node.args else None
             axes = given.value if isinstance(given, ast.Constant) else None
@@ -152,6 +200,20 @@ class Calls(Arrays):
             unit.needs(needed)
         self.before += [at(s, line) for s in statements]
         return result
+
+    def count_arguments(self, called: str, node: ast.Call) -> None:
+        """Refuse a call of CUDA's with too few or too many arguments, or by name."""
+        what = ast.unparse(node.func)
+        if called in ("shared.array", "local.array"):  # see `declare`
+            return
+        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.fail(node, f"{what} takes its arguments one by one, in order")
+        for names, most in warps.ARGUMENTS.items():
+            least = 0 if called == "syncwarp" else most
+            if called in names and not least <= len(node.args) <= most:
+                number = f"{most} argument{'s' * (most != 1)}"
+                given = f"{what} takes {number}, not {len(node.args)}"
+                raise self.fail(node, given)
 
     def vector(
         self, kind: str, size: int, args: list[ast.expr], node: ast.Call

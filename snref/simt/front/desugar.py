@@ -8,12 +8,13 @@
                                           if not _broke1:
                                               a[0] = 1
 
-`match` on numbers becomes `if`, `elif` and `else`.
+`match` on numbers becomes `if`, `elif` and `else`, and `x = y = 1` two assignments.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ Fail = Callable[[ast.AST, str], Exception]
 
 
 def desugar(body: Sequence[ast.stmt], taken: set[str], fail: Fail) -> list[ast.stmt]:
-    """The body of a function without `match`, and without `else` behind a loop.
+    """The body of a function without `match`, `else` behind a loop, and `x = y = 1`.
 
     New variables are called otherwise than those `taken`; `fail` makes the error for a
     pattern that has no simpler form.
@@ -55,6 +56,17 @@ class _Desugar(ast.NodeTransformer):
         return [first, node, at(unless, node.lineno)]
 
     visit_For = visit_While = loop
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | list[ast.stmt]:
+        if len(node.targets) == 1:
+            return node
+        held = node.value
+        before = []
+        if not isinstance(held, (ast.Name, ast.Constant)):
+            value = ir.fresh("value", self.taken)
+            before, held = [assign(value, held, node.lineno)], name(value)
+        each = [ast.Assign([target], copy.deepcopy(held)) for target in node.targets]
+        return [*before, *(at(s, node.lineno) for s in each)]
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         subject = ir.fresh("subject", self.taken)

@@ -14,10 +14,10 @@ from functools import reduce
 from typing import Any
 
 from snref.simt import ir
-from snref.simt.front import vectors, views, warps
+from snref.simt.front import vectors, views
 from snref.simt.front.scope import Scope
 from snref.simt.front.unit import Unit
-from snref.simt.ir import assign, at, expression, name
+from snref.simt.ir import assign, at, name
 
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
 
@@ -61,10 +61,25 @@ class Expressions(Scope):
                 return self.expr(target)
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
+                parts = self.parts(base)
+                if parts and isinstance(place, ast.Constant):
+                    return self.part(parts, place.value, node)
                 return views.element(base, place, ctx, self.unit.views)
             case _ if isinstance(node, _OPERATORS):
-                return _fold(self.generic(node))
+                return _fold(_by_value(self.generic(node)))
         raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
+
+    def parts(self, value: ast.expr) -> list[ast.expr] | None:
+        """The values of a tuple or vector; None if they have no expressions here."""
+        if isinstance(value, ast.Tuple):
+            return value.elts
+        held = vectors.copied(value, self.unit.vectors)
+        return list(held.values()) if held else None
+
+    def part(self, parts: list[ast.expr], i: Any, node: ast.expr) -> ast.expr:
+        if not isinstance(i, int) or not -len(parts) <= i < len(parts):
+            raise self.fail(node, f"{ast.unparse(node)}: it has {len(parts)} values")
+        return parts[i]
 
     def call(self, node: ast.Call) -> ast.expr:
         raise NotImplementedError("see calls")
@@ -161,18 +176,12 @@ class Expressions(Scope):
             return name(f"{base}_{node.attr}")
         if base == "blockDim" and node.attr in ir.AXES:
             return ast.Constant(self.unit.block[ir.AXES.index(node.attr)])
-        match self.cuda_name(node):
-            case "laneid":
-                thread = ir.thread_number(self.unit.block)
-                return expression(f"({thread}) % {warps.SIZE}")
-            case "warpsize":
-                return ast.Constant(warps.SIZE)
         known = self.value(node)
         if known is not None:
             return known
         if self.object(node) is not None:
             raise self.unknown(node)
-        value = self.expr(node.value)
+        value = self.whole(node)
         made = self.unit.arrays.get(value.id) if isinstance(value, ast.Name) else None
         if made is not None and node.attr == "shape":
             sizes: list[ast.expr] = [ast.Constant(size) for size in made.shape]
@@ -184,6 +193,22 @@ class Expressions(Scope):
             return reduce(lambda n, m: ast.BinOp(n, ast.Mult(), m), view.sizes())
         part = vectors.component(value, node.attr, self.unit.vectors)
         return part or ast.Attribute(value, node.attr, node.ctx)
+
+    def whole(self, node: ast.Attribute) -> ast.expr:
+        """What an attribute is asked of, which is nothing global."""
+        if self.object(node.value) is not None:
+            raise self.fail(node, f"{ast.unparse(node.value)} has no {node.attr}")
+        return self.expr(node.value)
+
+
+def _by_value(node: ast.expr) -> ast.expr:
+    """`x is 3` compares numbers, which have no identity in a kernel."""
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+        if any(isinstance(p, ast.Constant) and type(p.value) is int for p in parts):
+            equal = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+            node.ops = [equal.get(type(op), type(op))() for op in node.ops]
+    return node
 
 
 def _fold(node: ast.expr) -> ast.expr:
@@ -204,6 +229,6 @@ def _fold(node: ast.expr) -> ast.expr:
         return node
     try:
         code = compile(ast.Expression(at(copy.deepcopy(node), 1)), "", "eval")
-        return ast.Constant(eval(code, {"__builtins__": {}}))
+        return ir.constant(eval(code, {"__builtins__": {}}))
     except (ArithmeticError, TypeError, ValueError):
         return node

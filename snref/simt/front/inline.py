@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from numba.core import sigutils
 
 from snref.simt import ir
 from snref.simt.front.recursion import calls_itself, outline
-from snref.simt.front.scope import Scope, python_function
+from snref.simt.front.scope import Scope, as_function, python_function
 from snref.simt.front.statements import Statements
 from snref.simt.ir import name
 
@@ -40,11 +41,15 @@ class Function(Statements):
         if calls_itself(inner):
             return self.outlined(inner, node)
         stem = self.unit.fresh(inner.tree.name)
-        bound = self.bound(inner, node)
+        bound = self.bound(inner, self.spread(node), node)
         kinds, result = self.signature(inner, node, signatures)
         stored = {n for s in inner.body for n in ir.names(s, store=True)}
         for local in inner.locals - inner.rename.keys():
             inner.rename[local] = name(f"{stem}_{local.lstrip('_')}")
+        if inner.rest:
+            places = range(len(inner.by_place), len(inner.by_place) + len(bound))
+            more = [bound.pop(str(i)) for i in places if str(i) in bound]
+            inner.rename[inner.rest] = ast.Tuple(more, ast.Load())
         for p, value in bound.items():
             kind = kinds.get(p)
             plain = isinstance(value, (ast.Name, ast.Constant)) and kind is None
@@ -64,20 +69,85 @@ class Function(Statements):
         parts = [copy.deepcopy(inner.rename[n]) for n in inner.result]
         return ast.Tuple(parts, ast.Load())
 
-    def bound(self, inner: Function, node: ast.Call) -> dict[str, ast.expr]:
-        """The arguments of a call by the names of the function's parameters."""
-        given = self.sequence([*node.args, *(k.value for k in node.keywords)])
-        order = inner.params[: len(node.args)]
-        order += [k.arg for k in node.keywords if k.arg]
-        bound = dict(zip(order, given, strict=False))
-        defaults = inner.tree.args.defaults
-        for p, d in zip(inner.params[::-1], defaults[::-1], strict=False):
-            bound.setdefault(p, inner.expr(d))
-        if len(given) > len(inner.params) or set(bound) != set(inner.params):
-            lacks = ", ".join(p for p in inner.params if p not in bound)
+    def spread(self, node: ast.Call) -> list[tuple[str, ast.expr]]:
+        """The arguments of a call, each with its place or name; `*t` is each of t."""
+        given: list[ast.expr] = []
+        for argument in node.args:
+            if not isinstance(argument, ast.Starred):
+                given.append(argument)
+                continue
+            whole = argument.value
+            for i in range(self.length(whole)):
+                part = ast.Subscript(whole, ast.Constant(i), ast.Load())
+                given.append(ast.copy_location(part, argument))
+        by_name = [(k.arg, k.value) for k in node.keywords if k.arg]
+        if len(by_name) < len(node.keywords):
+            raise self.fail(node, "** in a call: give the arguments one by one")
+        return [*((str(i), e) for i, e in enumerate(given)), *by_name]
+
+    def length(self, node: ast.expr) -> int:
+        """How many values a tuple has."""
+        if isinstance(node, ast.Name) and node.id in self.unit.tuples:
+            return self.unit.tuples[node.id]
+        parts = self.parts(self.apart(node)[1])
+        if parts is None and isinstance(node, ast.Name):
+            value = self.constant_definition(node.id)
+            parts = value.elts if isinstance(value, ast.Tuple) else None
+        if parts is not None:
+            return len(parts)
+        text = ast.unparse(node)
+        raise self.fail(node, f"*{text}: how many values it has is not known here")
+
+    def bound(
+        self, inner: Function, given: Sequence[tuple[str, ast.expr]], node: ast.Call
+    ) -> dict[str, ast.expr]:
+        """The arguments of a call by the names of the function's parameters; what is
+        more than those, by their places. A function is bound to its name at once."""
+        places = {str(i): p for i, p in enumerate(inner.by_place)}
+        named = [(places.get(p, p), e) for p, e in given]
+        taken = Counter(p for p, _ in named)
+        numbers = [(p, e) for p, e in named if not self.gives_function(inner, p, e)]
+        values = self.sequence([e for _, e in numbers])
+        bound = dict(zip((p for p, _ in numbers), values, strict=True))
+        defaults = inner.defaults()
+        lacks = [p for p in inner.params if p not in {*taken, *defaults}]
+        known = {*inner.params, *(p for p in taken if p.isdigit() and inner.rest)}
+        if lacks or taken.keys() - known or max(taken.values(), default=1) > 1:
             problem = f"{inner.tree.name} takes {len(inner.params)} arguments"
-            raise self.fail(node, problem + f", {lacks} missing" * bool(lacks))
+            missing = f", {', '.join(lacks)} missing" if lacks else ""
+            raise self.fail(node, problem + missing)
+        for p in defaults.keys() - taken.keys():
+            if not inner.is_function(p, defaults[p]):
+                bound[p] = self.default(inner, p, defaults[p])
         return bound
+
+    def default(self, inner: Function, p: str, value: Any) -> ast.expr:
+        if isinstance(value, ast.expr):
+            return self.expr(value)
+        known = inner.literal(value, p)
+        if known is None:
+            what = f"{p}={value!r} of {inner.tree.name}"
+            raise self.fail(inner.tree, f"{what} is no number: pass it in the call")
+        return known
+
+    def gives_function(self, inner: Function, p: str, node: ast.expr) -> bool:
+        """Bind a parameter to the function that the argument names, if it does."""
+        if isinstance(node, ast.Lambda):
+            inner.nested[p] = as_function(node, "function"), self
+            return True
+        if isinstance(node, ast.Name) and node.id in self.nested:
+            inner.nested[p] = self.nested[node.id]
+            return True
+        return inner.is_function(p, self.object(node))
+
+    def is_function(self, p: str, value: Any) -> bool:
+        """Bind a parameter to an object that can be called, if it is one."""
+        if isinstance(value, ast.AST) or not callable(value):
+            return False
+        self.locals.discard(p)
+        self.rename.pop(p, None)
+        self.scope = {**self.scope, p: value}
+        return True
 
     def signature(
         self, inner: Function, node: ast.Call, signatures: Sequence[Any]

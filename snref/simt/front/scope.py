@@ -13,6 +13,8 @@ import builtins
 import copy
 import inspect
 import textwrap
+from collections import Counter
+from enum import Enum
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -22,10 +24,11 @@ from numba import cuda
 from numba.np import numpy_support
 
 from snref.simt import ir
+from snref.simt.front import warps
 from snref.simt.front.desugar import desugar
 from snref.simt.front.returns import without_returns
 from snref.simt.front.unit import Unit
-from snref.simt.ir import KernelError, at, expression, name
+from snref.simt.ir import KernelError, at, name
 
 
 def python_function(kernel: Any) -> Any:
@@ -56,6 +59,8 @@ def _cuda_names() -> dict[int, str]:
 
 
 _CUDA = _cuda_names()
+_NAMED = (ModuleType, Enum, np.ndarray)
+INDICES = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
 class Scope:
@@ -76,12 +81,15 @@ class Scope:
             self.scope = {**vars(builtins), **function.__globals__, **closure}
         else:
             tree, self.scope, self.nested = function, outer.scope, dict(outer.nested)
-        self.tree = tree
+        self.tree, self.outer = tree, outer
         kernel = not unit.kernel  # is it the kernel, or a function that it calls?
         unit.kernel = unit.kernel or tree.name
-        self.params = [a.arg for a in tree.args.args]
-        if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:
-            raise self.fail(tree, "takes only plain parameters")
+        if tree.args.kwarg:
+            raise self.fail(tree, f"**{tree.args.kwarg.arg}: give parameters a name")
+        by_place = [*tree.args.posonlyargs, *tree.args.args]
+        self.by_place = [a.arg for a in by_place]
+        self.params = [a.arg for a in (*by_place, *tree.args.kwonlyargs)]
+        self.rest = tree.args.vararg.arg if tree.args.vararg else None
         inner = {s: _function_within(s) for s in tree.body}
         self.nested |= {f.name: (f, self) for f in inner.values() if f is not None}
         plain = [copy.deepcopy(s) for s, f in inner.items() if f is None]
@@ -89,6 +97,8 @@ class Scope:
         self.body, self.result = without_returns(body, kernel)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(self.nested, *stored)
+        if self.rest:
+            self.locals.add(self.rest)
         if outer is not None:  # variables of the function around
             for n in ir.names(tree) & outer.locals - self.locals:
                 self.rename[n] = outer.rename.get(n, name(n))
@@ -97,6 +107,54 @@ class Scope:
             problem = f"{n} is a name of the compiler's own: choose another"
             raise self.fail(tree, problem)
         unit.taken |= ir.names(tree) | self.locals
+        self.aliases = self.other_names()
+        self.locals -= self.aliases.keys()
+        self.scope = {**self.scope, **self.aliases}
+
+    def other_names(self) -> dict[str, Any]:
+        """Local variables that only name something global that is no number.
+
+        As `f = math.sin`, `lane = cuda.laneid` or `kind = float32`.
+        """
+        found: dict[str, Any] = {}
+        nodes = [n for s in self.body for n in ast.walk(s)]
+        stores = Counter(
+            n.id
+            for n in nodes
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        for node in nodes:
+            match node:
+                case ast.Assign([ast.Name(v)], ast.Name() | ast.Attribute() as value):
+                    o = self.object(value)
+                    once = stores[v] == 1 and v not in self.params
+                    if once and (callable(o) or isinstance(o, _NAMED)):
+                        found[v] = o
+        return found
+
+    def parameters(self, given: int) -> list[str]:
+        """The parameters of a kernel for this many arguments, those of `*rest` as new
+        names."""
+        more = range(given - len(self.params)) if self.rest else ()
+        names = [self.unit.fresh(str(self.rest)) for _ in more]
+        if self.rest:
+            values: list[ast.expr] = [name(n) for n in names]
+            self.rename[self.rest] = ast.Tuple(values, ast.Load())
+        return [*self.params, *names]
+
+    def defaults(self) -> dict[str, Any]:
+        """The default values of parameters: objects, or trees of a function within."""
+        given = self.tree.args
+        names = [a.arg for a in given.kwonlyargs]
+        if self.outer is None:
+            last = self.function.__defaults__ or ()
+            named = self.function.__kwdefaults__ or {}
+        else:
+            last = given.defaults
+            named = dict(zip(names, given.kw_defaults, strict=True))
+            named = {n: d for n, d in named.items() if d is not None}
+        behind = self.by_place[len(self.by_place) - len(last) :]
+        return {**dict(zip(behind, last, strict=True)), **named}
 
     def fail(self, node: ast.AST, problem: str) -> KernelError:
         return self.unit.error(node, problem)
@@ -127,22 +185,35 @@ class Scope:
 
     def value(self, node: ast.expr) -> ast.expr | None:
         """The constant, type or function that a global name stands for."""
-        o = self.object(node)
+        match self.cuda_name(node):
+            case "laneid":
+                thread = ir.thread_number(self.unit.block)
+                return ir.expression(f"({thread}) % {warps.SIZE}")
+            case "warpsize":
+                return ast.Constant(warps.SIZE)
+        return self.literal(self.object(node), ast.unparse(node).split(".")[-1])
+
+    def literal(self, o: Any, stem: str) -> ast.expr | None:
+        """The expression that an object is in a kernel; `stem` is how it is called."""
         if isinstance(o, (np.bool_, np.number)):  # first: a np.float64 is a float
             kind = self.type_name(numpy_support.from_dtype(o.dtype))
-            return ir.call(kind, ast.Constant(o.item()))
-        for plain in (bool, int, float, complex):
+            return ir.call(kind, ir.constant(o.item()))
+        for plain in (bool, int, float, complex, str):
             if isinstance(o, plain):
                 exact: Any = plain  # an IntEnum's member is an int, and not its repr
-                return ast.Constant(exact(o))
-        if isinstance(o, tuple) and all(isinstance(i, (int, float)) for i in o):
-            return expression(repr(o))
+                return ir.constant(exact(o))
+        if isinstance(o, tuple):
+            parts = [self.literal(part, stem) for part in o]
+            known = [part for part in parts if part is not None]
+            return ast.Tuple(known, ast.Load()) if len(known) == len(o) else None
+        if isinstance(o, Enum):  # members can be compared, and that is all
+            return ast.Constant(list(type(o)).index(o))
         if isinstance(o, numba.types.Type):
             return name(self.type_name(o))
         if isinstance(o, type) and issubclass(o, np.generic):
             return name(self.type_name(numpy_support.from_dtype(np.dtype(o))))
         if isinstance(o, np.ndarray):
-            return name(self.constant(o, ast.unparse(node).split(".")[-1]))
+            return name(self.constant(o, stem))
         return None
 
     def unknown(self, node: ast.expr) -> KernelError:
@@ -151,9 +222,16 @@ class Scope:
         o = self.object(node)
         if o is None:
             return self.fail(node, f"name {text} is not defined")
+        cuda_name = self.cuda_name(node)
+        if cuda_name in INDICES:
+            return self.fail(node, f"write {text}.x, {text}.y or {text}.z")
+        if cuda_name or callable(o):
+            return self.fail(node, f"{text} is no value: call it")
+        if isinstance(o, ModuleType):
+            return self.fail(node, f"{text} is a module: name what you need of it")
+        problem = "a kernel knows numbers, tuples of numbers and NumPy arrays"
         what = getattr(type(o), "__name__", "object")
-        problem = f"{text} ({what}) is not supported; pass it as argument"
-        return self.fail(node, problem)
+        return self.fail(node, f"{text} is a {what}; {problem}")
 
     def type_name(self, kind: Any) -> str:
         """The name that the generated text has for a Numba type."""
@@ -188,11 +266,11 @@ def _read(function: Any) -> ast.FunctionDef:
         return tree.body[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda) and _code(node) == code.co_code:
-            return _as_function(node, "function")
+            return as_function(node, "function")
     raise KernelError(f"{place}: a kernel is a function written with def")
 
 
-def _as_function(node: ast.Lambda, called: str) -> ast.FunctionDef:
+def as_function(node: ast.Lambda, called: str) -> ast.FunctionDef:
     result = at(ast.Return(node.body), node.lineno)
     return ast.copy_location(ast.FunctionDef(called, node.args, [result], []), node)
 
@@ -203,7 +281,7 @@ def _function_within(stmt: ast.stmt) -> ast.FunctionDef | None:
         case ast.FunctionDef():
             return stmt
         case ast.Assign([ast.Name(called)], ast.Lambda() as value):
-            return _as_function(value, called)
+            return as_function(value, called)
     return None
 
 

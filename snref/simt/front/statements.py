@@ -40,10 +40,16 @@ class Statements(Calls):
         match stmt:
             case ast.Pass() | ast.Assert() | ast.Expr(ast.Constant()):
                 return []
+            case ast.Delete(targets) if all(isinstance(t, ast.Name) for t in targets):
+                return []
             case ast.Break() | ast.Continue():
                 return [stmt]
-            case ast.AnnAssign(target, _, value) if value is not None:
+            case ast.AnnAssign(target, _, value):
+                if value is None:
+                    return []
                 return self.assign(target, value, line)
+            case ast.Assign([ast.Name(id)], _) if id in self.aliases:
+                return []
             case ast.Assign([target], value):
                 return self.assign(target, value, line)
             case ast.AugAssign(target, op, value):
@@ -104,6 +110,8 @@ class Statements(Calls):
             return [at(new, line)]
         k = self.unit.fresh("k")
         rounds, value = self.items(stmt, values)
+        if isinstance(rounds, ast.Constant) and rounds.value == 0:
+            return []
         first = self.bind(target, value(name(k)), line)
         inside = [*first, *self.block(body)]
         over = ir.call("range", rounds)
@@ -153,8 +161,10 @@ class Statements(Calls):
             row = self.unit.fresh("row")
             self.before += self.store(row, over, stmt.lineno)
             over = name(row)
-        if isinstance(over, ast.Tuple):
-            return ast.Constant(len(over.elts)), lambda k: _of(over, k)
+        parts = self.parts(over)
+        if parts is not None:
+            whole = ast.Tuple(parts, ast.Load())
+            return ast.Constant(len(parts)), lambda k: _of(whole, k)
         if isinstance(over, ast.Name) and over.id in self.unit.ndim:
             view = views.held(over, self.unit.views)
             size = view.sizes()[0] if view else expression(f"{over.id}.shape[0]")
@@ -233,18 +243,20 @@ class Statements(Calls):
         self, targets: list[ast.expr], value: ast.expr, line: int
     ) -> list[ast.stmt]:
         left = [self.expr(t) for t in targets]
+        parts = self.parts(value)
+        if parts is not None:
+            value = ast.Tuple(parts, ast.Load())
         if not isinstance(value, ast.Tuple):
             if not isinstance(value, (ast.Name, ast.Attribute)):
                 self.before.append(
                     assign(whole := self.unit.fresh("tuple"), value, line)
                 )
                 value = name(whole)
-            parts: list[ast.expr] = [
-                ast.Subscript(copy.deepcopy(value), ast.Constant(i), ast.Load())
-                for i in range(len(left))
+            each = [
+                _of(copy.deepcopy(value), ast.Constant(i)) for i in range(len(left))
             ]
             return [
-                at(ast.Assign([t], v), line) for t, v in zip(left, parts, strict=True)
+                at(ast.Assign([t], v), line) for t, v in zip(left, each, strict=True)
             ]
         if len(value.elts) != len(left):
             raise self.fail(

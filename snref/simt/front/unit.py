@@ -28,6 +28,7 @@ class Unit:
         self.arrays: dict[str, Array] = {}  # shared and local
         self.ndim: dict[str, int] = {}  # of all arrays and views, by name
         self.dtypes: dict[str, Any] = {}  # of arrays: the Numba types of their elements
+        self.tuples: dict[str, int] = {}  # arguments that are tuples: how many values
         self.views: dict[str, View] = {}
         self.records: dict[str, ast.expr] = {}  # variables: the element that they name
         self.vectors: Vectors = {}

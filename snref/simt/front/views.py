@@ -97,9 +97,7 @@ def held(node: ast.expr, views: Mapping[str, View]) -> View | None:
 def element(
     base: ast.expr, place: ast.expr, ctx: ast.expr_context, views: Mapping[str, View]
 ) -> ast.expr:
-    """An element of an array, of what a view is of, or of a tuple."""
-    if isinstance(base, ast.Tuple) and isinstance(place, ast.Constant):
-        return base.elts[place.value]  # type: ignore[index]
+    """An element of an array, or of what a view is of."""
     view = held(base, views)
     if view is None:
         return ast.Subscript(base, place, ctx)

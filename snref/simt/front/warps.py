@@ -24,6 +24,18 @@ ATOMICS = {
     *("inc", "dec", "exch", "cas", "compare_and_swap"),
 }
 PLAIN = {"popc", "brev", "clz", "ffs", "fma", "cbrt"}  # functions of one thread
+ARGUMENTS = {  # of names: how many they take
+    ("syncthreads", "activemask", "lanemask_lt"): 0,
+    ("threadfence", "threadfence_block", "threadfence_system"): 0,
+    ("syncthreads_and", "syncthreads_or", "syncthreads_count", "syncwarp"): 1,
+    ("grid", "gridsize", "nanosleep", "popc", "brev", "clz", "ffs", "cbrt"): 1,
+    ("all_sync", "any_sync", "eq_sync", "ballot_sync"): 2,
+    ("match_any_sync", "match_all_sync"): 2,
+    ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "selp", "fma"): 3,
+    tuple(f"atomic.{n}" for n in ATOMICS if n != "cas"): 3,
+    ("atomic.cas",): 4,
+    ("const.array_like",): 1,
+}
 _SHUFFLES = {
     "shfl_sync": "shuffle",
     "shfl_up_sync": "shuffle_up",
