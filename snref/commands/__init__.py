@@ -9,7 +9,7 @@ message and chooses the exit code.
 VERBS = {
     "train": "train a net with real kernels, within a memory budget",
     "plan": "plan a net without running it: memory by step, recomputation, copies",
-    "compare": "compare all presets: memory, recomputation, copies, modelled time",
+    "compare": "compare presets, policies and plans: memory, copies, modelled time",
     "fit": "find out whether a net fits, with which plan, and up to which batch",
     "profile": "measure the seconds of each run on this device, for --costs",
     "export": "write a net as JSON, for a planner in any language",

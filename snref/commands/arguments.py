@@ -6,7 +6,9 @@ from typing import NoReturn, get_args
 
 from snref.layers.base import Declarations
 from snref.net import ForkMode, Net
+from snref.planning.quickest import Overrides
 from snref.plans import OutOfMemory
+from snref.scheduler.options import Algorithms, Options, Overwrite
 from snref.support.files import check_writable, complain
 from snref.support.units import parsed, shortened
 from snref.timing.costs import Costs
@@ -67,13 +69,14 @@ def output(path: str) -> str:
     return path
 
 
-def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
-    """Add the arguments that say which net, and of which size."""
+def add_net(
+    parser: argparse.ArgumentParser, optional: bool = False, several: bool = False
+) -> None:
+    """Add the arguments that say which net, or nets, and of which size."""
     from snref.nets import BATCH, NAMES
 
-    parser.add_argument(
-        "net", metavar="NET", help=", ".join(NAMES), nargs="?" if optional else None
-    )
+    nargs = "?" if optional else "+" if several else None
+    parser.add_argument("net", metavar="NET", help=", ".join(NAMES), nargs=nargs)
     parser.add_argument(
         "--batch", type=at_least_one, metavar="N", help=f"default: {BATCH}"
     )
@@ -97,11 +100,11 @@ def add_net(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     )
 
 
-def net_of(arguments: argparse.Namespace) -> Net:
-    """Return the net that the arguments name."""
+def net_of(arguments: argparse.Namespace, name: str | None = None) -> Net:
+    """Return the net that the arguments name, or one of several by its name."""
     from snref.nets import find
 
-    net = find(arguments.net, arguments.batch, arguments.input_size)
+    net = find(name or arguments.net, arguments.batch, arguments.input_size)
     return net.with_options(arguments.declarations, arguments.fork)
 
 
@@ -141,6 +144,67 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the host memory that it may use for copies",
     )
+
+
+def add_policies(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the arguments that say which planners are compared, and on which terms."""
+    from snref.policies import POLICIES
+
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="A,B,...",
+        help=f"planners to compare: {', '.join(POLICIES)}, all of these (all), "
+        f"presets, your own MODULE:FUNCTION; default: {default}",
+    )
+    parser.add_argument(
+        "--plan",
+        action="append",
+        default=[],
+        metavar="plan.json",
+        help="compare a plan in JSON, too; may be given several times",
+    )
+    parser.add_argument(
+        "--common",
+        action="store_true",
+        help="give all planners the same overwrite and algorithms: gradients and "
+        "exact, or what is typed",
+    )
+    for name, does in {
+        "overwrite": "write outputs over inputs",
+        "algorithms": "algorithms of convolutions",
+    }.items():
+        allowed = get_args(Overwrite if name == "overwrite" else Algorithms)
+        parser.add_argument(
+            f"--{name}", choices=allowed, help=f"{does}, for all planners alike"
+        )
+    parser.add_argument(
+        "--vary",
+        action="store_true",
+        help="plan for the machine with 0.75 and 1.25 of its link, and of its memory's "
+        "bandwidth, too, and mark the ranks that change",
+    )
+
+
+def check_policies(arguments: argparse.Namespace) -> None:
+    """Raise ValueError if arguments of ``add_policies`` contradict others."""
+    if arguments.vary and arguments.costs is not None:
+        raise ValueError("--vary changes a machine's model: omit --costs")
+    if arguments.plan and len(arguments.net) > 1 and not isinstance(arguments.net, str):
+        raise ValueError("--plan is a plan for one net: name one NET")
+
+
+def common(arguments: argparse.Namespace) -> Overrides:
+    """Return the options that hold for all planners."""
+    given: Overrides = {}
+    if arguments.common:
+        given = {"overwrite": Options().overwrite, "algorithms": Options().algorithms}
+    if arguments.overwrite is not None:
+        given["overwrite"] = arguments.overwrite
+    if arguments.algorithms is not None:
+        given["algorithms"] = arguments.algorithms
+    return given
 
 
 def add_tables(parser: argparse.ArgumentParser, of: str) -> None:

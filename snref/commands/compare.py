@@ -1,16 +1,29 @@
-"""``snref compare``: all presets side by side, and the paper's numbers beside ours."""
+"""``snref compare``: presets, policies and plans side by side, and the paper beside."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import snref
 from snref.commands import arguments as shared
+from snref.commands.progress import Progress
 from snref.commands.tables import Table, put
 from snref.net import Net
-from snref.planning.planned import plan
+from snref.planning.candidates import (
+    LEAST_TIME,
+    SAVINGS,
+    VARIATIONS,
+    Answer,
+    Candidate,
+    candidate,
+    candidates,
+    from_file,
+    moved,
+    variations,
+)
 from snref.planning.reports import COUNTS, PlannedNet
 from snref.plans import OutOfMemory, extent
+from snref.policies import POLICIES, NotApplicable
 from snref.scheduler import PRESETS
 from snref.scheduler.placement import place
 from snref.support.units import mebibytes
@@ -18,6 +31,9 @@ from snref.support.units import mebibytes
 EXAMPLE = "snref compare alexnet --batch 200"
 DEMAND = ("speed-centric", "memory-centric", "superneurons")
 MIB = 2**20
+
+# (plan, what is counted, the paper's number, ours, whether it is explained)
+_Beside: TypeAlias = tuple[str, str, float, float, bool]
 
 COLUMNS = (
     "plan",
@@ -71,13 +87,9 @@ PAPER: Mapping[tuple[str, int], Sequence[tuple[str, str, float, bool]]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    shared.add_net(parser)
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="MODULE:FUNCTION",
-        help="compare a planner of your own, too; may be given several times",
+    shared.add_net(parser, several=True)
+    shared.add_policies(
+        parser, "all policies but the optima, which search long; presets always"
     )
     shared.add_memory(parser)
     shared.add_machine(parser)
@@ -85,75 +97,134 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    net = shared.net_of(arguments)
-    plans = dict(_plans(arguments, net))
-    table = Table(COLUMNS, [_row(name, made) for name, made in plans.items()])
-    paper = _paper(arguments, net, plans)
-    shape = " x ".join(map(str, net.input_shape))
-    text = (
-        f"{net.name}, input {shape}, declarations {net.declarations}, "
-        f"fork {net.forks}; peak: {COUNTS}; seconds: modelled\n\n{table.text()}"
-    )
-    if paper:
-        columns = "plan", "what", "paper", "here", "verdict"
-        verdicts = ("not explained, not fitted", "all digits agree")
-        rows = [
-            (name, what, str(number), here, verdicts[explained])
-            for name, what, number, here, explained in paper
+    shared.check_policies(arguments)
+    nets = [shared.net_of(arguments, name) for name in arguments.net]
+    asked = [_asked(arguments, net) for net in nets]
+    with Progress("compare", sum(map(len, asked))) as progress:
+        answered = [
+            _Compared(arguments, net, wanted, progress)
+            for net, wanted in zip(nets, asked, strict=True)
         ]
-        text += "\n\nThe paper's numbers, recalled without its text at hand:\n\n"
-        text += Table(columns, rows).text()
-    report = {
-        "schema": "snref.comparison/1",
-        "snref_version": snref.__version__,
-        "net": net.name,
-        "batch": net.batch,
-        "counts": COUNTS,
-        "unit": "bytes",
-        "plans": {name: _entry(made) for name, made in plans.items()},
-        "paper": [
-            dict(zip(("plan", "what", "paper", "here", "explained"), row, strict=True))
-            for row in paper
-        ],
-    }
-    put(arguments, text, table, report)
+    texts: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    reports: list[dict[str, Any]] = []
+    columns = _columns(arguments)
+    for name, net, compared in zip(arguments.net, nets, answered, strict=True):
+        table = Table(columns, [*compared.rows()])
+        paper = _paper(arguments, name, net, compared.answers)
+        texts.append(_text(compared, table, paper))
+        reports.append(_report(compared, paper))
+        several = (net.name, net.batch) if len(nets) > 1 else ()
+        rows += [(*several, *row) for row in table.rows]
+    if len(nets) > 1:
+        columns = ("net", "batch", *columns)
+        report = {
+            "schema": "snref.comparisons/1",
+            "snref_version": snref.__version__,
+            "comparisons": reports,
+        }
+    else:
+        report = reports[0]
+    put(arguments, "\n\n\n".join(texts), Table(columns, rows), report)
     return 0
 
 
-def _plans(
-    arguments: argparse.Namespace, net: Net
-) -> Iterator[tuple[str, PlannedNet | OutOfMemory]]:
-    """Yield the plans of all presets, of those on demand, and of what else is asked."""
-    costs = shared.costs_of(arguments)
-    asked: dict[str, dict[str, Any]] = {name: {"preset": name} for name in PRESETS}
+def _asked(arguments: argparse.Namespace, net: Net) -> list[Candidate]:
+    """Return what is compared: presets, those on demand, policies, plans, the best."""
+    asked = {name: Candidate(name, {"preset": name}) for name in PRESETS}
     for name in DEMAND:
-        asked[f"{name}, demand"] = {"preset": name, "transfers": "demand"}
-    for policy in arguments.policy:
-        asked[policy] = {"policy": policy}
+        given = {"preset": name, "transfers": "demand"}
+        asked[f"{name}, demand"] = Candidate(f"{name}, demand", given)
+    if arguments.policy:
+        asked |= candidates(arguments.policy)
+    else:
+        names = (name for name, known in POLICIES.items() if not known.is_optimum)
+        asked |= {name: candidate(name) for name in names}
+    asked |= {path: from_file(path, net) for path in arguments.plan}
+    asked.pop(LEAST_TIME, None)
     if arguments.memory is not None:
-        asked["least time"] = {}
-    for name, given in asked.items():
-        try:
+        asked[LEAST_TIME] = Candidate(LEAST_TIME)
+    return [*asked.values()]
+
+
+class _Compared:
+    """A net's answers, and their seconds on other machines.
+
+    answers  by the candidate's name
+    savings  likewise: the four options
+    varied   for each variation of the machine, the seconds by the candidate's name
+    """
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        net: Net,
+        asked: Sequence[Candidate],
+        progress: Progress,
+    ) -> None:
+        self.net = net
+        common = shared.common(arguments)
+        limits = {
+            "memory": arguments.memory,
+            "host_memory": arguments.host_memory,
+            "device": arguments.device,
+            **common,
+        }
+        costs = shared.costs_of(arguments)
+        self.answers: dict[str, Answer] = {}
+        self.savings: dict[str, dict[str, str | None]] = {}
+        variants = [*variations(net, arguments.device)] if arguments.vary else []
+        self.varied: dict[str, dict[str, float | None]] = {v: {} for v, _ in variants}
+        for each in asked:
+            progress.show(f"{net.name}: {each.name}")
+            answer = each.answer(net, costs=costs, **limits)
+            self.answers[each.name] = answer
+            self.savings[each.name] = each.savings(net, answer, **common)
+            for variant, other in variants:
+                seconds = _seconds(each.answer(net, costs=other, **limits))
+                self.varied[variant][each.name] = seconds
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the table."""
+        seconds = {name: _seconds(answer) for name, answer in self.answers.items()}
+        best = seconds.get(LEAST_TIME)
+        changed = {v: moved(seconds, other) for v, other in self.varied.items()}
+        for name, answer in self.answers.items():
+            alike = self.savings[name] == self.savings.get(LEAST_TIME)
+            here = seconds[name]
+            ratio = (here / best,) if here and best and alike else (None,)
             yield (
-                name,
-                plan(
-                    net,
-                    memory=arguments.memory,
-                    host_memory=arguments.host_memory,
-                    device=arguments.device,
-                    costs=costs,
-                    **given,
+                *_row(name, answer),
+                *(ratio if LEAST_TIME in self.answers else ()),
+                *self.savings[name].values(),
+                *(
+                    _marked(other[name], name in changed[variant])
+                    for variant, other in self.varied.items()
                 ),
             )
-        except OutOfMemory as error:
-            yield name, error
 
 
-def _row(name: str, made: PlannedNet | OutOfMemory) -> tuple[Any, ...]:
-    """Return a row of the table."""
+def _columns(arguments: argparse.Namespace) -> tuple[str, ...]:
+    ratio = ("times least time",) if arguments.memory is not None else ()
+    return (*COLUMNS, *ratio, *SAVINGS, *(VARIATIONS if arguments.vary else ()))
+
+
+def _seconds(answer: Answer) -> float | None:
+    return answer.timeline.seconds if isinstance(answer, PlannedNet) else None
+
+
+def _marked(seconds: float | None, changed: bool) -> str | None:
+    """Print seconds, with a mark if the rank is another than on the machine itself."""
+    return None if seconds is None else f"{seconds:,.4f}{' *' if changed else ''}"
+
+
+def _row(name: str, made: Answer) -> tuple[Any, ...]:
+    """Return a row of the table, without the savings."""
     if isinstance(made, OutOfMemory):
         least = f"does not fit: least {mebibytes(made.least)} MiB"
         return (name, None, least, *(None for _ in COLUMNS[3:]))
+    if isinstance(made, NotApplicable):
+        return (name, None, str(made), *(None for _ in COLUMNS[3:]))
     step = made.steps[made.peak_step - 1]
     return (
         name,
@@ -169,8 +240,51 @@ def _row(name: str, made: PlannedNet | OutOfMemory) -> tuple[Any, ...]:
     )
 
 
-def _entry(made: PlannedNet | OutOfMemory) -> dict[str, Any]:
+def _text(compared: _Compared, table: Table, paper: Sequence[_Beside]) -> str:
+    net = compared.net
+    shape = " x ".join(map(str, net.input_shape))
+    text = (
+        f"{net.name}, input {shape}; peak: {COUNTS}; seconds: modelled\n\n"
+        f"{table.text()}"
+    )
+    if compared.varied:
+        text += "\n\n* another rank than on the machine as it is"
+    if paper:
+        columns = "plan", "what", "paper", "here", "verdict"
+        verdicts = ("not explained, not fitted", "all digits agree")
+        rows = [
+            (name, what, str(number), here, verdicts[explained])
+            for name, what, number, here, explained in paper
+        ]
+        text += "\n\nThe paper's numbers, recalled without its text at hand:\n\n"
+        text += Table(columns, rows).text()
+    return text
+
+
+def _report(compared: _Compared, paper: Sequence[_Beside]) -> dict[str, Any]:
+    return {
+        "schema": "snref.comparison/1",
+        "snref_version": snref.__version__,
+        "net": compared.net.name,
+        "batch": compared.net.batch,
+        "counts": COUNTS,
+        "unit": "bytes",
+        "plans": {
+            name: {**_entry(answer), "savings": compared.savings[name]}
+            for name, answer in compared.answers.items()
+        },
+        **({"seconds_on_other_machines": compared.varied} if compared.varied else {}),
+        "paper": [
+            dict(zip(("plan", "what", "paper", "here", "explained"), row, strict=True))
+            for row in paper
+        ],
+    }
+
+
+def _entry(made: Answer) -> dict[str, Any]:
     """Return a plan's entry of the JSON."""
+    if isinstance(made, NotApplicable):
+        return {"fits": False, "why": str(made)}
     if isinstance(made, OutOfMemory):
         return {
             "fits": False,
@@ -185,18 +299,22 @@ def _entry(made: PlannedNet | OutOfMemory) -> dict[str, Any]:
 
 def _paper(
     arguments: argparse.Namespace,
+    name: str,
     net: Net,
-    plans: Mapping[str, PlannedNet | OutOfMemory],
-) -> list[tuple[str, str, float, float, bool]]:
+    plans: Mapping[str, Answer],
+) -> list[_Beside]:
     """Return the paper's numbers of this very net, each with ours."""
     as_original = (net.declarations, net.forks) == ("original", "copy")
     limits = {arguments.memory, arguments.host_memory}
-    if not as_original or arguments.input_size not in (None, 227) or limits != {None}:
+    asked = {arguments.overwrite, arguments.algorithms}
+    if not as_original or arguments.input_size not in (None, 227):
+        return []
+    if limits != {None} or asked != {None}:
         return []
     beside = []
-    for name, what, number, explained in PAPER.get((arguments.net, net.batch), ()):
-        made = plans[name]
+    for plan, what, number, explained in PAPER.get((name, net.batch), ()):
+        made = plans[plan]
         assert isinstance(made, PlannedNet), "without limits, everything fits"
         here = made.peak_bytes / MIB if what == PEAK else made.extra_forwards
-        beside.append((name, what, number, here, explained))
+        beside.append((plan, what, number, here, explained))
     return beside

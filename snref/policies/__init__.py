@@ -26,11 +26,14 @@ from snref.policies.densenets import densenets
 from snref.policies.dtr import dtr
 from snref.policies.memory_budget import memory_budget
 from snref.policies.mxnet import mxnet, mxnet_mirror
+from snref.policies.rebuilding import NotApplicable
 from snref.policies.rotor import rotor
 from snref.policies.tensorflow import tensorflow
 from snref.policies.vdnn import vdnn_all, vdnn_conv, vdnn_dyn
 from snref.scheduler.options import Algorithms, Options, Overwrite
 from snref.timing.costs import Costs
+
+__all__ = ["POLICIES", "NotApplicable", "Policy", "Published"]
 
 Policy: TypeAlias = Callable[[Plan, Options, Costs], Plan]
 

@@ -63,15 +63,17 @@ def _is_costly(run: Run) -> bool:
 def _shared(plan: Plan, options: Options, costs: Costs) -> Plan:
     """Return the plan in blocks, with the largest workspaces with which it fits."""
     limit = options.limit
-    smallest = _in_blocks(free_dead(plan))
+    allocated = free_dead(plan)
+    smallest = _in_blocks(allocated)
     if limit is not None and extent(smallest) > limit:
         least = extent(smallest)
         raise OutOfMemory("the blocks", least, limit, least)
-    peak = max(memory(free_dead(plan), workspace=True))
+    peak = max(memory(allocated, workspace=True))
     workspace = WORKSPACE if limit is None else min(WORKSPACE, limit - peak)
     while workspace > 0:
-        chosen = choose_algorithms(plan, peak + workspace, costs, options.algorithms)
-        made = _in_blocks(free_dead(chosen))
+        capacity = peak + workspace
+        made = choose_algorithms(allocated, capacity, costs, options.algorithms)
+        made = _in_blocks(made)
         if limit is None or extent(made) <= limit:
             return made
         workspace //= 2
