@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numba
@@ -121,18 +121,28 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def refusal(kernel: Kernel, error: errors.NumbaError) -> ir.KernelError:
+def refusal(
+    kernel: Kernel, error: errors.NumbaError, generated: Sequence[str] = ()
+) -> ir.KernelError:
     """The error to raise where Numba cannot compile the kernel: its reason, without
-    its lists of candidates and of the places in its own source."""
+    its lists of candidates and of the places in its own source.
+
+    The line of the error is the kernel's, or one of the `generated` text.
+    """
     place = getattr(error, "loc", None)
+    line = place.line if place is not None else kernel.line
+    if generated:
+        noted = re.findall(r"# line (\d+)", "\n".join(generated[:line]))
+        line = int(noted[-1]) if noted else kernel.line
     message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colours, with colorama
     calls = re.findall(r">>> (.+)", message)
     reasons = re.findall(r"(?:NumbaTypeError|TypingError): (.+)", message)
-    what = [f"there is no {call}" for call in calls[:1]] or message.splitlines()[:1]
+    calls = [call for call in calls if "<unknown" not in call]
+    lines = [line for line in message.splitlines() if not line.startswith("Failed in")]
+    what = [f"there is no {call}" for call in calls[:1]] or lines[:1]
     what += [reason for reason in reasons[-1:] if reason not in what]
     text = "; ".join(what)
     text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", text)
     text = re.sub(r"Module\(<module '(\w+)'.*?>\)", r"\1", text)
     text = re.sub(r", defined at <\w+> \(\d+\)", "", text)
-    line = place.line if place is not None else kernel.line
     return kernel.error(line, f"Numba cannot type it: {text}")

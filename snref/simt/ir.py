@@ -29,6 +29,7 @@ import ast
 import copy
 import linecache
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -163,6 +164,19 @@ def located(
     error = KernelError(f"{Path(file).name}:{number}: {kernel}: {text}")
     error.kind, error.line = kind, number
     return error
+
+
+@contextmanager
+def told_of(sources: Sequence[Source], line: int, kernel: str) -> Iterator[None]:
+    """Turn a failure of the compiler into a KernelError that names this line."""
+    try:
+        yield
+    except KernelError:
+        raise
+    except Exception as e:
+        problem = f"the compiler fails here ({type(e).__name__}): write it otherwise"
+        problem += ", in simpler statements"
+        raise located(sources, line, kernel, problem, "failed") from e
 
 
 def line_of_file(sources: Sequence[Source], line: int) -> tuple[str, int]:

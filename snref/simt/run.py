@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numba.core import config
 
-from snref.simt import cache
+from snref.simt import cache, ir
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.indices import indices
@@ -81,8 +81,10 @@ def show(kernel: Any, block: Size, *arguments: Any, stage: str | None = None) ->
     """
     if stage is not None and stage not in STAGES:
         raise ValueError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
-    types = _types(python_function(kernel), arguments)
-    made = stages(kernel, _three(block), types)[stage or "emit"]
+    function = python_function(kernel)
+    types = _types(function, arguments)
+    with ir.told_of(*_place(function)):
+        made = stages(kernel, _three(block), types)[stage or "emit"]
     return "\n".join(listing(made)) + "\n" if stage == "split" else str(made)
 
 
@@ -186,7 +188,9 @@ class Module:
         self.stages, self.read, self.types = made, read, types
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
         self.stem = self.stem_of(function, block, dynamic, types, style, assume)
-        module = cache.load(self.stem, lambda: str(made()["emit"]))
+        self.place = _place(function)
+        with ir.told_of(*self.place):
+            module = cache.load(self.stem, lambda: str(made()["emit"]))
         self.code, self.facts = module.launch, module.FACTS
         self.ordered: bool = self.facts["ordered"]
         self.constant_names: tuple[str, ...] = self.facts["constants"]
@@ -219,7 +223,14 @@ class Module:
         """
         behind = (*self.constants, np.empty(0, np.uint8), *more)
         signature = (numba.intp,) * 5 + (*types, *map(numba.typeof, behind))
-        self.code.compile(signature)
+        try:
+            self.code.compile(signature)
+        except numba.errors.NumbaError as e:
+            # Numba names a line of the generated text: find it in the kernel's own
+            made = self.stages()
+            lowered = made["lockstep"]
+            infer(lowered, lowered.types)
+            raise refusal(lowered, e, made["emit"].splitlines()) from e
 
     def run(
         self,
@@ -230,18 +241,12 @@ class Module:
         more: Sequence[Any] = (),
     ) -> None:
         """Run these blocks of the grid; `more` is what the style's text takes."""
+        if not self.code.overloads:
+            with ir.told_of(*self.place):
+                self.compile(map(numba.typeof, arguments), *more)
         arena = _arena(self.facts["arena"])
         given = (*arguments, *self.constants, arena, *more)
-        try:
-            if not self.code.overloads:
-                self.compile(map(numba.typeof, arguments), *more)
-            status = self.code(first, last, *grid, *given)
-        except numba.errors.NumbaError as e:
-            # Numba names a line of the generated text: find it in the kernel's own
-            lowered = self.stages()["lockstep"]
-            infer(lowered, lowered.types)
-            e.loc = None
-            raise refusal(lowered, e) from e
+        status = self.code(first, last, *grid, *given)
         if status:
             site, block = (status & 0xFFFF) - 1, status >> 16
             why = self.stages()["lockstep"].sites[site]
@@ -387,12 +392,16 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
             if getattr(kind, "dtype", kind) == numba.types.float16:
                 raise TypeError("kernels on a CPU have no float16: use float32")
         except (TypeError, ValueError, numba.errors.NumbaError) as e:
-            code = function.__code__
             problem = f"argument {i}: {e}"
-            at = [Source(code.co_filename, code.co_firstlineno)]
-            raise located(at, 1, function.__name__, problem) from None
+            raise located(*_place(function), problem) from None
         types.append(kind)
     return tuple(types)
+
+
+def _place(function: Any) -> tuple[list[Source], int, str]:
+    """The file and first line of a kernel, and its name."""
+    code = function.__code__
+    return [Source(code.co_filename, code.co_firstlineno)], 1, function.__name__
 
 
 def _three(size: Size) -> Three:

@@ -5,11 +5,15 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
+from numba import cuda
 from numba.core.errors import TypingError
 
 from snref import simt
+from snref.simt import run
+from snref.simt.front import statements
 from snref.simt.infer import refusal
 
 from . import refused
@@ -79,3 +83,38 @@ def test_a_refusal_has_no_colours():
     kernel = SimpleNamespace(line=3, error=lambda line, text: f"{line}: {text}")
     expected = "3: Numba cannot type it: Unknown attribute 'a' of type int64"
     assert refusal(kernel, error) == expected
+
+
+@cuda.jit
+def plain(a):
+    a[0] = 1
+    a[1] = a[0] + 1
+
+
+@pytest.mark.parametrize(
+    "module, name, line",
+    [
+        (statements.Statements, "assign", 2),
+        (run, "lockstep", 0),
+        (run, "emit", 0),
+        (numba.core.lowering.Lower, "lower_assign", 0),
+    ],
+)
+def test_a_failure_of_the_compiler_names_the_kernel_and_no_text_of_its_own(
+    monkeypatch, module, name, line
+):
+    """A stage that fails, text that is no Python, code that Numba cannot make."""
+
+    def fail(*given):
+        if name == "emit":
+            return "def launch(:"
+        raise KeyError("_of")
+
+    monkeypatch.setattr(module, name, fail)
+    monkeypatch.setattr(run.cache, "key", lambda *given: f"failure_{name}")
+    with pytest.raises(simt.KernelError) as caught:
+        simt.compile(plain)[1, 1](np.zeros(3))
+    first = plain.py_func.__code__.co_firstlineno
+    message = str(caught.value)
+    assert message.startswith(f"test_refusals.py:{first + line}: plain: "), message
+    assert "\n" not in message and "_of" not in message

@@ -29,7 +29,8 @@ class Statements(Calls):
         outer, self.before = self.before, []
         out: list[ast.stmt] = []
         for stmt in stmts:
-            translated = self.statement(stmt)
+            with ir.told_of(self.unit.sources, stmt.lineno, self.unit.kernel):
+                translated = self.statement(stmt)
             out += [*self.before, *translated]
             self.before = []
         self.before = outer
