@@ -10,7 +10,9 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+import numba
 from numba.core import config
+from numba.core.errors import NumbaError
 
 from . import KernelError
 from .crash import point_to_check_mode
@@ -91,15 +93,15 @@ def main(arguments: list[str]) -> int:
 def _print_traceback(error: Exception) -> None:
     """Print the program's traceback, without the frames that started it.
 
-    Of an error in the program itself, or in a kernel, no frame of `simt` is shown.
+    Of an error in the program itself, or in a kernel, no frame of `simt` or Numba is
+    shown.
     """
     summary = traceback.TracebackException.from_exception(error)
     others = [__file__, runpy.__file__, "<frozen runpy>"]
-    ours = str(Path(__file__).parent)
-    if isinstance(error, KernelError) or not summary.stack[-1].filename.startswith(
-        ours
-    ):
-        others.append(ours)
+    libraries = str(Path(__file__).parent), str(Path(numba.__file__).parent)
+    of_the_user = not summary.stack[-1].filename.startswith(libraries)
+    if of_the_user or isinstance(error, KernelError | NumbaError):
+        others += libraries
     kept = [f for f in summary.stack if not f.filename.startswith(tuple(others))]
     summary.stack = traceback.StackSummary.from_list(kept)
     print("".join(summary.format()), end="", file=sys.stderr)

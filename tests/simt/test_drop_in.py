@@ -660,6 +660,25 @@ def test_a_traceback_begins_in_the_program(program, capsys):
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("cuda.syncthreads", "KernelError"), ("nosuch(x)", "Untyped")],
+)
+def test_a_traceback_of_a_kernel_shows_no_library(program, capsys, statement, error):
+    path = program(
+        "import numpy as np\n"
+        "from numba import cuda\n"
+        "@cuda.jit\n"
+        "def kernel(x):\n"
+        f"    {statement}\n"
+        "kernel[1, 32](np.zeros(1))\n"
+    )
+    assert command.main([path]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [path in line for line in lines if line.startswith("  File")] == [True]
+    assert any(f"{error}: a_program.py:5: kernel: " in line for line in lines)
+
+
 def test_check_mode_finds_a_race(program, capsys):
     path = program(
         "import numpy as np\n"

@@ -228,6 +228,8 @@ class DeviceNDArray:
 
     def ravel(self, order: Any = "C", stream: Any = 0) -> "DeviceNDArray":
         """A one-dimensional view; NotImplementedError where that needs a copy."""
+        if not (self.is_c_contiguous() or self.is_f_contiguous()):
+            raise NotImplementedError("operation requires copying")
         return self.reshape(-1, order=order)
 
     def squeeze(self, axis: Any = None, stream: Any = 0) -> "DeviceNDArray":

@@ -152,7 +152,7 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
         try:
             _ = self.type_annotation
         except NumbaError as error:
-            raise Untyped(refusal, error) from error
+            raise Untyped(refusal, error) from None
 
     def _reduce_states(self) -> dict[str, Any]:
         """What a copy of the kernel in another process is made from."""
