@@ -462,3 +462,25 @@ def test_the_key_holds_attributes_defaults_and_members(monkeypatch):
         k.__name__ for k, x, y in zip(SPOKEN, before, now, strict=True) if x != y
     }
     assert changed == {"frozen_attributes", "default_and_keyword_arguments"}
+
+
+@cuda.jit(device=True)
+def through_tile(a, shape, kind):
+    tile = cuda.shared.array(shape, kind)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    tile[x, y] = a[x, y]
+    cuda.syncthreads()
+    a[x, y] = tile[shape[0] - 1 - x, y]
+
+
+@cuda.jit
+def turned_over(a):
+    through_tile(a, (4, 2), float64)
+
+
+@pytest.mark.parametrize("run", [simt.compile, simt.check, simt.debug])
+def test_a_shape_may_be_handed_to_a_device_function(run):
+    a = np.arange(8.0).reshape(4, 2)
+    b = a.copy()
+    run(turned_over)[1, (4, 2)](b)
+    assert (b == a[::-1]).all()

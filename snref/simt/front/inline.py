@@ -52,8 +52,8 @@ class Function(Statements):
             inner.rename[inner.rest] = ast.Tuple(more, ast.Load())
         for p, value in bound.items():
             kind = kinds.get(p)
-            plain = isinstance(value, (ast.Name, ast.Constant)) and kind is None
-            if plain and p not in stored:  # arrays and unchanged values: by name
+            plain = isinstance(value, (ast.Name, ast.Constant)) or _constant(value)
+            if plain and kind is None and p not in stored:  # arrays, too: by name
                 inner.rename[p] = value
             else:
                 given = value if kind is None else ir.call(kind, value)
@@ -183,3 +183,9 @@ class Function(Statements):
             new, text = outline(inner, unit.fresh)
             unit.outlined[inner.function], unit.imports[new] = new, text
         return ir.call(unit.outlined[inner.function], *args)
+
+
+def _constant(value: ast.expr) -> bool:
+    """Is it a tuple of constants, such as the shape of a shared array?"""
+    parts = value.elts if isinstance(value, ast.Tuple) else [None]
+    return all(isinstance(part, ast.Constant) for part in parts)
