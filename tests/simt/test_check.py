@@ -83,18 +83,33 @@ def test_a_wrong_kernel_is_refused_at_its_line(kernel):
         assert f"{other}: {LINES[int(other) - 1].strip()}" in message
 
 
-@pytest.mark.parametrize("kernel", right.CASES, ids=lambda k: k.py_func.__name__)
+def test_there_are_at_least_thirty_right_kernels():
+    assert len(right.CASES) >= 30
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(
+            kernel,
+            id=kernel.py_func.__name__,
+            marks=[pytest.mark.slow] if kernel in right.VARIANTS else [],
+        )
+        for kernel in right.CASES
+    ],
+)
 def test_a_right_kernel_is_not_accused(kernel):
     grid, block = right.CASES[kernel]
     expected = right.results(right.arguments()[0]).get(kernel.py_func.__name__)
     left = []
-    for run in (simt.compile, simt.check):
+    for run in (simt.compile, simt.check, simt.debug):
         a, out = right.arguments()
         run(kernel)[grid, block](a, out)
         left.append(out)
         if expected is not None:
             np.testing.assert_array_equal(out[: len(expected)], expected)
-    np.testing.assert_array_equal(*left)
+    np.testing.assert_array_equal(left[0], left[1])
+    np.testing.assert_array_equal(left[0], left[2])
 
 
 @cuda.jit
