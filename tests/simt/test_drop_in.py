@@ -23,10 +23,11 @@ from numba import cuda
 from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.cuda.cudadrv import devicearray
+from numba.extending import overload
 
 from snref import simt
 from snref.simt import __main__ as command
-from snref.simt.drop_in import installed, replacements
+from snref.simt.drop_in import MODES, installed, replacements
 from snref.simt.drop_in.names import REFUSED, ROWS, VERDICTS, page
 from snref.simt.drop_in.refusals import RULES
 
@@ -444,6 +445,50 @@ def test_a_kernel_keeps_the_mode_of_its_decoration():
             cuda.jit(race)[1, 32](np.zeros(1))
             with pytest.raises(simt.KernelError, match="race"):
                 checked[1, 32](np.zeros(1))
+
+
+def stub():
+    """Has implementations for some types only."""
+
+
+def stub_of_stubs():
+    """Its implementation calls a stub."""
+
+
+@overload(stub, target="generic")
+def _(x):
+    return lambda x: 1
+
+
+@overload(stub, target="cuda")
+def _(x):
+    if isinstance(x, numba.types.Array):
+        return lambda x: x.size
+    return lambda x: x + 0.5
+
+
+@overload(stub_of_stubs, target="cuda")
+def _(x):
+    def implementation(x):
+        return 10 * stub(x)
+
+    return implementation
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kernel_calls_the_overload_for_its_types_and_gpus(mode):
+    with installed(mode):
+
+        @cuda.jit
+        def fill(out, x):
+            out[0] = stub(x)
+            out[1] = stub_of_stubs(x)
+
+        out = np.zeros(2)
+        fill[1, 1](out, 3)
+        assert out.tolist() == [3.5, 35]
+        fill[1, 1](out, np.zeros(4))
+        assert out.tolist() == [4, 40]
 
 
 def test_a_broadcast_array_stays_one_on_the_device():

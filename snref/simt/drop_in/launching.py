@@ -30,6 +30,7 @@ from snref.simt.limits import within_limits
 
 from .arrays import array_at, on_host
 from .devices import ATTRIBUTES
+from .overloading import implemented
 from .refusals import refuse, user_line
 from .typed import typed
 from .written import give_source
@@ -51,7 +52,9 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
     objectmode = False
     entry_point = None  # of machine code, for a GPU
 
-    def __init__(self, py_func: Function, argtypes: tuple[Any, ...], **options: Any):
+    def __init__(
+        self, py_func: FunctionType, argtypes: tuple[Any, ...], **options: Any
+    ):
         if options.get("device"):
             raise RuntimeError("Cannot compile a device function as a kernel")
         self.py_func, self.argument_types = py_func, argtypes
@@ -62,7 +65,7 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
     @functools.cached_property
     def compiled(self) -> Any:
         """What `simt` makes of the kernel, at its first launch."""
-        return self.mode(self.py_func)
+        return self.mode(implemented(self.py_func, self.argument_types))
 
     @functools.cached_property
     def cooperative(self) -> bool:
@@ -164,7 +167,7 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
 
     @classmethod
     def _rebuild(
-        cls, py_func: Function, argtypes: tuple[Any, ...], options: dict[str, Any]
+        cls, py_func: FunctionType, argtypes: tuple[Any, ...], options: dict[str, Any]
     ) -> "Kernel":
         return cls(py_func, argtypes, **options)
 

@@ -70,7 +70,8 @@ Numba's own, still for GPUs: needs NVVM from a CUDA toolkit
 implementation test alias CudaSupportError KernelRuntimeError; runs; Numba's own
 ## Modules
 random; runs;
-extending; differs; what it registers for the CUDA target is not used
+extending; differs; types and intrinsics that it registers are not used. (Functions \
+with Numba's `@overload` run where the kernel itself, or another of them, calls them)
 config runtests; runs; Numba's own
 {modules}; differs; Numba's own, made for its driver
 ## In numba-cuda only

@@ -49,6 +49,7 @@ class TypesOnly(AnalysisPass):  # type: ignore[misc]
             call_helper=None,
             signature=signature(state.return_type, *state.args),
             fndesc=description,
+            metadata={"func_ir": state.func_ir},
         )
         return False
 
