@@ -15,7 +15,7 @@ from snref.nets import find
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PLANNING = {"plan", "compare", "fit", "export", "verify", "nets", "cite"}
+PLANNING = {"plan", "compare", "sweep", "fit", "export", "verify", "nets", "cite"}
 
 
 def commands():

@@ -10,6 +10,7 @@ VERBS = {
     "train": "train a net with real kernels, within a memory budget",
     "plan": "plan a net without running it: memory by step, recomputation, copies",
     "compare": "compare presets, policies and plans: memory, copies, modelled time",
+    "sweep": "plan a net for less and less memory, planner by planner: what it costs",
     "fit": "find out whether a net fits, with which plan, and up to which batch",
     "profile": "measure the seconds of each run on this device, for --costs",
     "export": "write a net as JSON, for a planner in any language",

@@ -179,20 +179,6 @@ def add_policies(parser: argparse.ArgumentParser, default: str) -> None:
         parser.add_argument(
             f"--{name}", choices=allowed, help=f"{does}, for all planners alike"
         )
-    parser.add_argument(
-        "--vary",
-        action="store_true",
-        help="plan for the machine with 0.75 and 1.25 of its link, and of its memory's "
-        "bandwidth, too, and mark the ranks that change",
-    )
-
-
-def check_policies(arguments: argparse.Namespace) -> None:
-    """Raise ValueError if arguments of ``add_policies`` contradict others."""
-    if arguments.vary and arguments.costs is not None:
-        raise ValueError("--vary changes a machine's model: omit --costs")
-    if arguments.plan and len(arguments.net) > 1 and not isinstance(arguments.net, str):
-        raise ValueError("--plan is a plan for one net: name one NET")
 
 
 def common(arguments: argparse.Namespace) -> Overrides:

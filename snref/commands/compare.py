@@ -91,13 +91,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_policies(
         parser, "all policies but the optima, which search long; presets always"
     )
+    parser.add_argument(
+        "--vary",
+        action="store_true",
+        help="plan for the machine with 0.75 and 1.25 of its link, and of its memory's "
+        "bandwidth, too, and mark the ranks that change",
+    )
     shared.add_memory(parser)
     shared.add_machine(parser)
     shared.add_tables(parser, "the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    shared.check_policies(arguments)
+    if arguments.vary and arguments.costs is not None:
+        raise ValueError("--vary changes a machine's model: omit --costs")
+    if arguments.plan and len(arguments.net) > 1:
+        raise ValueError("--plan is a plan for one net: name one NET")
     nets = [shared.net_of(arguments, name) for name in arguments.net]
     asked = [_asked(arguments, net) for net in nets]
     with Progress("compare", sum(map(len, asked))) as progress:

@@ -15,7 +15,7 @@ from snref.__main__ import _parser, main
 from snref.commands import VERBS, compare
 from snref.nets import NAMES
 
-PLANNING = {"plan", "compare", "export", "verify", "nets", "cite"}
+PLANNING = {"plan", "compare", "sweep", "export", "verify", "nets", "cite"}
 ROOT = Path(snref.__file__).parents[1]
 
 

@@ -299,17 +299,19 @@ WRITING = {
     "plan lenet": ("--json", "--csv", "--latex"),
     "compare lenet": ("--json", "--csv", "--latex"),
     "fit lenet --memory 1GB": ("--json", "--csv", "--latex"),
+    "sweep lenet --memory 9MB:11MB:2": ("--json", "--csv", "--latex"),
     "nets": ("--json", "--csv", "--latex"),
     "verify graph.json plan.json": ("--json", "--csv", "--latex"),
     "export lenet": ("--out",),
     "profile lenet": ("--out",),
     "train digits": ("--save",),
 }
-PLANNING = {"plan", "compare", "fit", "nets", "verify", "export"}
+PLANNING = {"plan", "compare", "sweep", "fit", "nets", "verify", "export"}
 READING = {
     "plan lenet": ("--costs", "--device"),
     "compare lenet": ("--costs",),
     "fit lenet --memory 1GB": ("--costs",),
+    "sweep lenet": ("--costs",),
     "export lenet": ("--costs",),
     "train digits": ("--costs", "--data"),
 }
