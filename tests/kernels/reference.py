@@ -24,9 +24,30 @@ Compute: TypeAlias = Callable[..., Sequence[Array]]
 # Launching
 
 
+FENCE = 64  # elements on each side of an array, which no kernel may touch
+
+
+def fenced(value: Array) -> Array:
+    """A copy of an array with a fence on both sides, for assert_fences."""
+    whole = np.full(value.size + 2 * FENCE, 0xA5, np.uint8).repeat(value.itemsize)
+    inner = whole.view(value.dtype)[FENCE : FENCE + value.size].reshape(value.shape)
+    inner[...] = value
+    return inner
+
+
+def assert_fences(inner: Array) -> None:
+    """Fail if somebody wrote before or behind an array that is fenced."""
+    whole = inner.base
+    while whole.base is not None:
+        whole = whole.base
+    sides = FENCE * inner.itemsize
+    assert (whole[:sides] == 0xA5).all(), "written before the first element"
+    assert (whole[-sides:] == 0xA5).all(), "written behind the last element"
+
+
 def blank(shape: Dimensions) -> Array:
     """A float32 array full of NaN, so that an element nobody writes is seen."""
-    return np.full(shape, np.nan, np.float32)
+    return fenced(np.full(shape, np.nan, np.float32))
 
 
 def launch(
@@ -40,12 +61,15 @@ def launch(
 ) -> list[Array]:
     """Run kernel(*outputs, *inputs, *scalars) on outputs full of NaN; return those.
 
-    Outputs are given by shape. Fails if the kernel wrote into an input.
+    Outputs are given by shape. Fails if the kernel wrote into an input, or beside any
+    array.
     """
     results = [blank(shape) for shape in outputs]
-    copies = [value.copy() for value in inputs]
+    copies = [fenced(value) for value in inputs]
     numbers = [np.float32(s) if isinstance(s, float) else s for s in scalars]
     simt.compile(kernel, threads=threads)[grid, block](*results, *copies, *numbers)
+    for array in (*results, *copies):
+        assert_fences(array)
     for before, after in zip(inputs, copies, strict=True):
         assert_same_bits(before, after)
     return results
@@ -60,9 +84,11 @@ def launch_over(
     scalars: Sequence[int | float] = (),
 ) -> Array:
     """Run a kernel whose output lies on the memory of inputs[over]; return it."""
-    copies = [value.copy() for value in inputs]
+    copies = [fenced(value) for value in inputs]
     numbers = [np.float32(s) if isinstance(s, float) else s for s in scalars]
     simt.compile(kernel)[grid, block](copies[over], *copies, *numbers)
+    for array in copies:
+        assert_fences(array)
     for i, (before, after) in enumerate(zip(inputs, copies, strict=True)):
         if i != over:
             assert_same_bits(before, after)
@@ -80,7 +106,7 @@ def execute(
     Whatever is not given starts full of NaN. Fails if a launch changes a given
     tensor that it does not declare as an output.
     """
-    arrays = {tensor: value.copy() for tensor, value in given.items()}
+    arrays = {tensor: fenced(value) for tensor, value in given.items()}
     for launch in launches:
         tensors = (*launch.outputs, *launch.inputs)
         for tensor in tensors:
@@ -91,6 +117,8 @@ def execute(
             *(arrays[t].reshape(viewed(t.shape, launch.view)) for t in tensors),
             *(np.float32(s) if isinstance(s, float) else s for s in launch.scalars),
         )
+    for array in arrays.values():
+        assert_fences(array)
     changed = {tensor for launch in launches for tensor in launch.outputs}
     for tensor, value in given.items():
         if tensor not in changed:

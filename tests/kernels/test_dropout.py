@@ -152,3 +152,9 @@ def test_dropout_reads_its_input_and_repeats_itself(rng: np.random.Generator) ->
     for compute in (forward, backward):
         assert_reads(compute, x)
         assert_repeatable(compute, x)
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_four_quarters_are_all_of_a_tensor_of_any_size(size: int) -> None:
+    (y,) = forward(np.ones(size, np.float32))  # fails if it writes beside the tensor
+    assert set(y) <= {0, 2}

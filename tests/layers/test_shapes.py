@@ -151,6 +151,19 @@ def test_settings_without_meaning_are_refused(make, message: str) -> None:  # ty
         make()
 
 
+def test_the_least_settings_that_mean_something_are_taken() -> None:
+    Conv(1, 1, padding=0)
+    ConvTranspose(1, 1)
+    MaxPool(2, padding=1)
+    AveragePool(3, padding=(0, 2))
+    Linear(1)
+    LRN(1, alpha=0, beta=0)
+    Dropout(0)
+    Fork(2)
+    BatchNorm(momentum=0)
+    BatchNorm(momentum=1)
+
+
 @pytest.mark.parametrize(
     ("layer", "inputs", "message"),
     [

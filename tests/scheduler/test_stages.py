@@ -209,6 +209,12 @@ def test_the_least_memory_that_an_error_names_works(seed: int):
         assert extent(schedule(whole, enough)) <= least
 
 
+@pytest.mark.parametrize("limit", [0, 256])
+def test_an_error_names_the_memory_there_is(limit: int):
+    with pytest.raises(OutOfMemory, match=f", {limit} available"):
+        schedule(route(random_net(3, batch=2)), Options(capacity=limit))
+
+
 def test_the_host_has_a_limit_too():
     whole = route(random_net(3, batch=2))
     kept = max(host_memory(schedule(whole, PRESETS["offload"])))
