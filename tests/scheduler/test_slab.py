@@ -58,6 +58,15 @@ def test_a_pool_of_nonsense_is_refused() -> None:
             Pool(slab, block)
 
 
+def test_the_least_sizes_that_mean_something_are_taken() -> None:
+    assert Pool(slab=0).allocate(0) is None
+    pool = Pool(slab=1024)
+    with pytest.raises(ValueError, match="-1 bytes"):
+        pool.allocate(-1)
+    assert pool.allocate(0) == 0  # a block, so that its address is its own
+    assert pool.in_use == 1024
+
+
 def test_take_gets_exactly_the_place_it_names() -> None:
     pool = Pool(slab=4 * 256, block=256)
     assert pool.take(256, 256)

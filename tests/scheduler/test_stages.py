@@ -22,7 +22,7 @@ from snref.plans import (
     lower_bound,
     memory,
 )
-from snref.scheduler import PRESETS, Options, schedule
+from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all, last_uses
 from snref.scheduler.offloading import offload
@@ -224,6 +224,12 @@ def test_the_host_has_a_limit_too():
     options = Options(recompute=None, transfers="offload", host_capacity=kept - 1)
     with pytest.raises(OutOfMemory, match="host"):
         schedule(whole, options)
+
+
+def test_a_plan_without_copies_needs_no_memory_of_the_host():
+    check_host(Plan(()), 0)
+    plan = schedule(route(random_net(3, batch=2)), Options(host_capacity=0))
+    assert max(host_memory(plan)) == 0
 
 
 def test_planning_twice_gives_the_same_plan():
