@@ -1,5 +1,7 @@
 """Correct kernels of kinds that a checker may take for wrong: check mode is silent."""
 
+from collections import namedtuple
+
 import numpy as np
 from numba import cuda, float32, float64, int32
 
@@ -493,3 +495,461 @@ def results(a):
         "maximum_by_compare_and_swap": [a.max()],
         "last_block_adds_up": [a.sum(), *a.reshape(4, 16).sum(1)],
     }
+
+
+# ------------------------------------------------------------------ said in other words
+
+TABLE = np.arange(8, dtype=np.float32) ** 2
+WEIGHTS = (1, 2, 1)
+Pair = namedtuple("Pair", "low high")
+
+
+@cuda.jit(device=True)
+def sum_of_block(s, t, value):
+    """Every thread of the block calls it: the barriers in it are for all."""
+    s[t] = value
+    cuda.syncthreads()
+    d = s.size // 2
+    while d > 0:
+        if t < d:
+            s[t] += s[t + d]
+        cuda.syncthreads()
+        d //= 2
+    return s[0]
+
+
+@cuda.jit(device=True)
+def ordered(x, y, by=1):
+    if x * by > y * by:
+        return Pair(y, x)
+    return Pair(x, y)
+
+
+@cuda.jit(device=True)
+def applied(f, x, times=1):
+    for _ in range(times):
+        x = f(x)
+    return x
+
+
+@cuda.jit(device=True)
+def summed(first, *rest):
+    total = first
+    for x in rest:
+        total += x
+    return total
+
+
+@cuda.jit(device=True)
+def greatest_divisor(x, y):
+    return x if y == 0 else greatest_divisor(y, x % y)
+
+
+@cuda.jit
+def barrier_in_a_device_function(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    total = sum_of_block(s, t, a[t])
+    cuda.syncthreads()
+    out[t] = total + sum_of_block(s, t, 1)
+
+
+@cuda.jit
+def row_of_each_warp(a, out):
+    s = cuda.shared.array((2, 32), float32)
+    t = cuda.threadIdx.x
+    row = s[t // 32]
+    row[t % 32] = a[t]
+    cuda.syncwarp()
+    for x in row:
+        out[t] += x
+
+
+@cuda.jit
+def part_of_each_thread(a, out):
+    t = cuda.threadIdx.x
+    part, target = a[4 * t : 4 * t + 4], out[4 * t : 4 * t + 4]
+    for i, x in enumerate(part):
+        target[-1 - i] = x
+
+
+@cuda.jit
+def stencil_with_a_halo(a, out):
+    s = cuda.shared.array(N + 2, float32)
+    t = cuda.threadIdx.x
+    s[t + 1] = a[t]
+    if t == 0:
+        s[0] = s[-1] = 0
+    cuda.syncthreads()
+    total = 0.0
+    for d, w in zip((-1, 0, 1), WEIGHTS):  # noqa: B905
+        total += w * s[t + 1 + d]
+    out[t] = total
+
+
+@cuda.jit
+def idle_threads_return(a, out):
+    i = cuda.grid(1)
+    if i >= a.size:
+        return
+    if i % 3 == 0:
+        out[i] = -a[i]
+        return
+    out[i] = a[i]
+
+
+@cuda.jit
+def functions_within(a, out):
+    t = cuda.threadIdx.x
+
+    def place(i, width=8):
+        return i % width * width + i // width
+
+    double = lambda x: 2 * x  # noqa: E731
+    out[place(t)] = double(a[t]) + applied(lambda x: x + t, 1, times=3)
+
+
+@cuda.jit
+def operation_by_thread(a, out):
+    t = cuda.threadIdx.x
+    match t % 4:
+        case 0:
+            out[t] = a[t]
+        case 1 | 2:
+            out[t] = a[t - 1] + a[t]
+        case other if other > 2:
+            out[t] = other
+
+
+@cuda.jit
+def first_divisor(a, out):
+    t = cuda.threadIdx.x
+    for d in range(2, t):
+        if t % d == 0:
+            out[t] = d
+            break
+    else:
+        out[t] = t
+
+
+@cuda.jit
+def while_there_is_more(a, out):
+    t = cuda.threadIdx.x
+    left = t
+    while (half := left // 2) > 0:
+        out[t] += half
+        left = half
+
+
+@cuda.jit
+def own_array_sorted(a, out):
+    own = cuda.local.array(4, float32)
+    t = cuda.threadIdx.x
+    for k in range(4):
+        own[k] = (a[t] * 7 + k * 5) % 11
+    for i in range(1, 4):
+        for j in range(i, 0, -1):
+            pair = ordered(own[j - 1], own[j])
+            own[j - 1], own[j] = pair
+    out[t] = own[0] + 10 * own[-1]
+
+
+@cuda.jit
+def histogram_of_blocks(a, out):
+    counts = cuda.shared.array(8, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t < 8:
+        counts[t] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(counts, int32(a[i]) % 8, 1)
+    cuda.syncthreads()
+    if t < 8:
+        cuda.atomic.add(out, t, counts[t])
+
+
+@cuda.jit
+def scan_of_a_warp(a, out):
+    """Hillis and Steele 1986, two warps apart."""
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    cuda.syncwarp()
+    d = 1
+    while d < 32:
+        value = s[t - d] if t % 32 >= d else float32(0)
+        cuda.syncwarp()
+        s[t] += value
+        cuda.syncwarp()
+        d *= 2
+    out[t] = s[t]
+
+
+@cuda.jit
+def scan_up_and_down(a, out):
+    """Blelloch 1990: a tree of sums, then back to its leaves."""
+    s = cuda.shared.array(2 * N, float32)
+    t = cuda.threadIdx.x
+    s[t], s[t + N] = a[t], a[t]
+    d = 1
+    while d < 2 * N:
+        cuda.syncthreads()
+        i = (t + 1) * d * 2 - 1
+        if i < 2 * N:
+            s[i] += s[i - d]
+        d *= 2
+    if t == 0:
+        s[-1] = 0
+    while d > 1:
+        d //= 2
+        cuda.syncthreads()
+        i = (t + 1) * d * 2 - 1
+        if i < 2 * N:
+            s[i - d], s[i] = s[i], s[i] + s[i - d]
+    cuda.syncthreads()
+    out[t] = s[t + 1]
+
+
+@cuda.jit
+def buffers_that_change_places(a, out):
+    s = cuda.shared.array((3, N), float32)
+    t = cuda.threadIdx.x
+    last, now, new = 0, 1, 2
+    s[last, t] = s[now, t] = a[t]
+    cuda.syncthreads()
+    for _ in range(5):
+        s[new, t] = s[now, t - 1] + s[now, (t + 1) % N] - s[last, t]
+        last, now, new = now, new, last
+        cuda.syncthreads()
+    out[t] = s[now, t]
+
+
+@cuda.jit
+def product_of_tiles(a, out):
+    left = cuda.shared.array((4, 4), float32)
+    right = cuda.shared.array((4, 4), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    total = float32(0)
+    for k in range(0, 8, 4):
+        left[y, x] = a[row * 8 + k + x]
+        right[y, x] = a[(k + y) * 8 + column]
+        cuda.syncthreads()
+        for i in range(4):
+            total += left[y, i] * right[i, x]
+        cuda.syncthreads()
+    out[row * 8 + column] = total
+
+
+@cuda.jit
+def sum_by_strides(a, out):
+    total = 0.0
+    for i in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        total += a[i]
+    cuda.atomic.add(out, 0, total)
+
+
+@cuda.jit
+def kept_by_ballot(a, out):
+    """The odd numbers of each warp, moved together."""
+    t = cuda.threadIdx.x
+    odd = a[t] % 2 == 1
+    votes = cuda.ballot_sync(0xFFFFFFFF, odd)
+    if odd:
+        before = cuda.popc(votes & cuda.lanemask_lt())
+        out[t - t % 32 + before] = a[t]
+
+
+@cuda.jit
+def sorted_until_nobody_swaps(a, out):
+    """Odd-even transposition: the loop ends for all threads at once."""
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t] * 37 % 64
+    swapped, odd = 2, 0
+    while swapped > 0:
+        cuda.syncthreads()
+        i, swap = 2 * t + odd, False
+        if i + 1 < N and s[i] > s[i + 1]:
+            s[i], s[i + 1] = s[i + 1], s[i]
+            swap = True
+        odd = 1 - odd
+        swapped = 2 if cuda.syncthreads_or(swap) else swapped - 1
+    out[t] = s[t]
+
+
+@cuda.jit
+def bitonic_sort(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t] * 37 % 64
+    cuda.syncthreads()
+    size = 2
+    while size <= N:
+        d = size // 2
+        while d > 0:
+            other = t ^ d
+            if other > t:
+                by = 1 if t & size == 0 else -1
+                pair = ordered(s[t], s[other], by)
+                s[t], s[other] = (pair.low, pair.high) if by > 0 else pair
+            cuda.syncthreads()
+            d //= 2
+        size *= 2
+    out[t] = s[t]
+
+
+@cuda.jit
+def table_read_by_all(a, out):
+    table = cuda.const.array_like(TABLE)
+    t = cuda.threadIdx.x
+    out[t] = table[t % 8] + TABLE[-1 - t % 8] + table[0]
+
+
+@cuda.jit
+def places_from_a_counter(a, out):
+    """Each thread gets a place of its own."""
+    i = cuda.grid(1)
+    if a[i] % 4 == 1:
+        place = cuda.atomic.add(out, 0, 1)
+        out[1 + int(place)] = 1
+
+
+@cuda.jit
+def divisors_by_recursion(a, out):
+    t = cuda.threadIdx.x
+    out[t] = greatest_divisor(t + 12, 60)
+
+
+@cuda.jit
+def leaves_together(a, out):
+    """The flag is the same for all between two barriers."""
+    found = cuda.shared.array(1, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        found[0] = 0
+    cuda.syncthreads()
+    for k in range(10):
+        if t * k == 150:
+            found[0] = 1
+        cuda.syncthreads()
+        if found[0]:
+            out[t] = k
+            break
+        cuda.syncthreads()
+
+
+@cuda.jit
+def complex_numbers(a, out):
+    t = cuda.threadIdx.x
+    z = complex(a[t], 1)
+    for _ in range(2):
+        z = z * z + complex(0, a[t])
+    out[t] = z.real + z.imag
+
+
+@cuda.jit
+def pairs_of_the_block(a, out):
+    s = cuda.shared.array((2, N), int32)
+    t = cuda.threadIdx.x
+    low, high = s[0], s[1]
+    low[t], high[t] = t & 7, t >> 3
+    cuda.syncthreads()
+    out[t] = low[t ^ 1] * 8 + high[-1 - t] | 64
+
+
+@cuda.jit
+def turned_in_place(a, out):
+    """Each pair of elements is one thread's."""
+    t = cuda.threadIdx.x
+    if t < N // 2:
+        a[t], a[-1 - t] = a[-1 - t], a[t]
+    cuda.syncthreads()
+    out[t] = a[t]
+
+
+@cuda.jit
+def any_number_summed(a, out):
+    t = cuda.threadIdx.x
+    out[t] = summed(a[t], a[-1], a[t - 1]) + summed(a[-1]) + summed(*WEIGHTS)
+
+
+@cuda.jit
+def written_after_all_have_read(a, out):
+    s = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    cuda.syncthreads()
+    x, y = s[t - 1], s[(t + 1) % N]
+    cuda.syncthreads()
+    s[t] = x + y
+    out[t] = s[t]
+
+
+@cuda.jit
+def mask_of_those_in_the_branch(a, out):
+    t = cuda.threadIdx.x
+    mask = cuda.ballot_sync(0xFFFFFFFF, t % 32 < 12)
+    if t % 32 < 12:
+        out[t] = cuda.shfl_up_sync(mask, a[t], 1)
+        if cuda.all_sync(mask, a[t] >= 0):
+            out[t] += 100
+
+
+@cuda.jit
+def same_minimum_from_every_thread(a, out):
+    s = cuda.shared.array(1, float64)
+    t = cuda.threadIdx.x
+    if t == 0:
+        s[0] = a[0]
+    cuda.syncthreads()
+    cuda.atomic.min(s, 0, a[t] - 5)
+    cuda.syncthreads()
+    out[0] = s[0]
+
+
+CASES |= {
+    complex_numbers: (1, N),
+    pairs_of_the_block: (1, N),
+    turned_in_place: (1, N),
+    any_number_summed: (1, N),
+    written_after_all_have_read: (1, N),
+    mask_of_those_in_the_branch: (1, N),
+    same_minimum_from_every_thread: (1, N),
+    barrier_in_a_device_function: (1, N),
+    row_of_each_warp: (1, N),
+    part_of_each_thread: (1, 16),
+    stencil_with_a_halo: (1, N),
+    idle_threads_return: (3, 32),
+    functions_within: (1, N),
+    operation_by_thread: (1, N),
+    first_divisor: (1, N),
+    while_there_is_more: (1, N),
+    own_array_sorted: (1, N),
+    histogram_of_blocks: (4, 16),
+    scan_of_a_warp: (1, N),
+    scan_up_and_down: (1, N),
+    buffers_that_change_places: (1, N),
+    product_of_tiles: ((2, 2), (4, 4)),
+    sum_by_strides: (3, 8),
+    kept_by_ballot: (1, N),
+    sorted_until_nobody_swaps: (1, N),
+    bitonic_sort: (1, N),
+    table_read_by_all: (2, N),
+    places_from_a_counter: (2, 32),
+    divisors_by_recursion: (1, N),
+    leaves_together: (1, N),
+}
+
+VARIANTS |= {
+    row_of_each_warp,
+    idle_threads_return,
+    operation_by_thread,
+    first_divisor,
+    while_there_is_more,
+    own_array_sorted,
+    scan_of_a_warp,
+    product_of_tiles,
+    sum_by_strides,
+    table_read_by_all,
+    places_from_a_counter,
+}

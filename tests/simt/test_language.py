@@ -378,6 +378,20 @@ def functions_of_math(a):
     a[13] = math.copysign(1.0, math.remainder(-4.0, 2.0))
 
 
+@cuda.jit(device=True)
+def filled(shape, kind, value):
+    s = cuda.shared.array(shape, kind)
+    s[0, 0] = value
+    first, last = s[0], s[-1]
+    last[-1] = first[0] + shape[1]
+    return s[shape[0] - 1, shape[1] - 1]
+
+
+@cuda.jit
+def shape_as_an_argument(a):
+    a[0] = filled((2, 3), float32, 1)
+
+
 @cuda.jit
 def types_by_other_names(a):
     kind = float32
@@ -401,6 +415,7 @@ SPOKEN = [
     several_targets,
     functions_of_math,
     types_by_other_names,
+    shape_as_an_argument,
 ]
 
 

@@ -127,6 +127,11 @@ class Expressions(Scope):
             done.append(value)
         return done
 
+    def as_tuple(self, value: ast.expr) -> ast.expr:
+        """A tuple or vector with a variable for each value, as one value."""
+        parts = vectors.copied(value, self.unit.vectors)
+        return ast.Tuple(list(parts.values()), ast.Load()) if parts else value
+
     def apart(self, node: ast.expr) -> tuple[list[ast.stmt], ast.expr]:
         """An expression, and the statements it needs, kept out of `before`."""
         outer, self.before = self.before, []
@@ -142,7 +147,7 @@ class Expressions(Scope):
             else node.values
         )
         test = self.expr(first)
-        branches = [self.apart(e) for e in others]
+        branches = [(n, self.as_tuple(v)) for n, v in map(self.apart, others)]
         if not any(needed for needed, _ in branches):
             values = [v for _, v in branches]
             if isinstance(node, ast.BoolOp):

@@ -52,8 +52,8 @@ class Function(Statements):
             inner.rename[inner.rest] = ast.Tuple(more, ast.Load())
         for p, value in bound.items():
             kind = kinds.get(p)
-            plain = isinstance(value, (ast.Name, ast.Constant)) or _constant(value)
-            if plain and kind is None and p not in stored:  # arrays, too: by name
+            # arrays and unchanged values: by name
+            if _is_plain(value) and kind is None and p not in stored:
                 inner.rename[p] = value
             else:
                 given = value if kind is None else ir.call(kind, value)
@@ -185,7 +185,8 @@ class Function(Statements):
         return ir.call(unit.outlined[inner.function], *args)
 
 
-def _constant(value: ast.expr) -> bool:
-    """Is it a tuple of constants, such as the shape of a shared array?"""
-    parts = value.elts if isinstance(value, ast.Tuple) else [None]
-    return all(isinstance(part, ast.Constant) for part in parts)
+def _is_plain(value: ast.expr) -> bool:
+    """Is it a name, a number, or a tuple of such?"""
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_plain, value.elts))
+    return isinstance(value, (ast.Name, ast.Constant))

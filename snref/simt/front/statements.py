@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from snref.simt import ir
 from snref.simt.front import records, vectors, views
@@ -226,7 +226,8 @@ class Statements(Calls):
                 index = name(kept[-1].targets[0].id)  # type: ignore[attr-defined]
             return index
 
-        view = views.view_of(value, self.unit.ndim, keep)
+        same = views.held(value, self.unit.views)
+        view = same or views.view_of(value, self.unit.ndim, keep)
         if view is not None:
             self.unit.views[target], self.unit.ndim[target] = view, view.ndim
             return kept
@@ -253,12 +254,10 @@ class Statements(Calls):
                     assign(whole := self.unit.fresh("tuple"), value, line)
                 )
                 value = name(whole)
-            each = [
+            each: list[ast.expr] = [
                 _of(copy.deepcopy(value), ast.Constant(i)) for i in range(len(left))
             ]
-            return [
-                at(ast.Assign([t], v), line) for t, v in zip(left, each, strict=True)
-            ]
+            return self.put_each(left, each, line)
         if len(value.elts) != len(left):
             raise self.fail(
                 targets[0], f"{len(left)} targets for {len(value.elts)} values"
@@ -267,16 +266,22 @@ class Statements(Calls):
         later = set().union(*map(ir.names, value.elts[1:])) if left[1:] else set()
         stores = any(isinstance(t, ast.Subscript) for t in left)
         if later & changed or (stores and any(map(ir.loads, value.elts))):
-            held = [self.unit.fresh("swap") for _ in left]
-            return [
-                assign(h, v, line) for h, v in zip(held, value.elts, strict=True)
-            ] + [
-                at(ast.Assign([t], name(h)), line)
-                for t, h in zip(left, held, strict=True)
-            ]
-        return [
-            at(ast.Assign([t], v), line) for t, v in zip(left, value.elts, strict=True)
-        ]
+            held = [name(self.unit.fresh("swap"), True) for _ in left]
+            before = self.put_each(held, value.elts, line)
+            return before + self.put_each(left, [name(h.id) for h in held], line)
+        return self.put_each(left, value.elts, line)
+
+    def put_each(
+        self, targets: Sequence[ast.expr], values: Sequence[ast.expr], line: int
+    ) -> list[ast.stmt]:
+        """Each of the targets, in plain names, gets a value."""
+        out: list[ast.stmt] = []
+        for target, value in zip(targets, values, strict=True):
+            if isinstance(target, ast.Name):
+                out += self.store(target.id, value, line)
+            else:
+                out.append(at(ast.Assign([target], value), line))
+        return out
 
 
 def _of(values: ast.expr, place: ast.expr) -> ast.expr:
