@@ -11,6 +11,20 @@ rounds as the longest needs, and a mask (what a GPU's warp does, too):
 
 (thread 0 has the longest way; where that is not plain, `_highest(n - t)` finds out).
 
+A loop with a warp operation inside that threads leave at different times, or jump in,
+goes on until all have left it; those that have do nothing in it any more:
+
+    while x > t:                          _go1 = True
+        x -= shuffle(x)                   while True:
+        if x == 5:                ->          if _go1: _go1 = x > t
+            break                             _some1 = _any(_go1)
+        x += 1                                if not _some1: break
+                                              if _go1:
+                                                  _here1 = True
+                                                  x -= shuffle(x)
+                                                  if x == 5: _go1 = _here1 = False
+                                                  if _here1: x += 1
+
 A barrier under a condition that may differ is legal CUDA as long as it does not at this
 launch. All threads that have not returned must agree, or the launch ends:
 
@@ -86,6 +100,8 @@ class _Rewriter:
                 out.append(self.same(stmt, alone))
             else:
                 together = None if alone else self.together(stmt)
+                if not together and ir.synchronises(stmt):
+                    together = self.rounds(stmt)
                 out += together or [self.same(stmt, True)]
         return out
 
@@ -129,6 +145,59 @@ class _Rewriter:
         body = [assign(loop.target.id, i), *self.block(loop.body, False)]
         inner = ast.If(here, body, [])
         return [*before, at(ast.For(name(k, True), rounds, [inner], []), line)]
+
+    # ---- warp operations in loops that threads leave at different times
+
+    def rounds(self, loop: ir.Loop) -> list[ast.stmt]:
+        """The loop as rounds of the whole block, until no thread goes on."""
+        line = loop.lineno
+        go, some, here, k = map(self.fresh, ("go", "some", "here", "k"))
+        before, after = [assign(go, ast.Constant(True))], list[ast.stmt]()
+        first: list[ast.stmt] = [assign(here, ast.Constant(True))]
+        if isinstance(loop, ast.While):
+            goes_on = ir.truth(loop.test)
+        else:
+            assert isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
+            begin, by, trips = map(self.fresh, ("start", "step", "trips"))
+            start, stop, step = ir.bounds(loop.iter)
+            before += [assign(begin, start), assign(by, step)]
+            length = call("len", call("range", name(begin), stop, name(by)))
+            before += [assign(trips, length), assign(k, ast.Constant(0))]
+            goes_on = ast.Compare(name(k), [ast.Lt()], [name(trips)])
+            along = ast.BinOp(name(k), ast.Mult(), name(by))
+            i = ast.BinOp(name(begin), ast.Add(), along)
+            first.append(assign(loop.target.id, i))
+            after.append(ast.AugAssign(name(k, True), ast.Add(), ast.Constant(1)))
+        inside = [*first, *self.without_jumps(loop.body, go, here)]
+        body = [
+            ast.If(name(go), [assign(go, goes_on)], []),
+            assign(some, call(ir.ANY, name(go))),
+            ast.If(ast.UnaryOp(ast.Not(), name(some)), [ast.Break()], []),
+            ast.If(name(go), inside, []),
+            *after,
+        ]
+        whole = [*before, ast.While(ast.Constant(True), body, [])]
+        return [at(stmt, line) for stmt in whole]
+
+    def without_jumps(
+        self, stmts: Sequence[ast.stmt], go: str, here: str
+    ) -> list[ast.stmt]:
+        """The statements, a jump told to those that come behind it."""
+        out: list[ast.stmt] = []
+        for n, stmt in enumerate(stmts):
+            if isinstance(stmt, (ast.Break, ast.Continue)):
+                left = [here, go] if isinstance(stmt, ast.Break) else [here]
+                return out + [assign(v, ast.Constant(False), stmt.lineno) for v in left]
+            if not isinstance(stmt, ast.If) or not _jumps(stmt):
+                out += self.block([stmt], False)
+                continue
+            new = copy.copy(stmt)
+            new.body = self.without_jumps(stmt.body, go, here)
+            new.orelse = self.without_jumps(stmt.orelse, go, here)
+            rest = self.without_jumps(stmts[n + 1 :], go, here)
+            last = [at(ast.If(name(here), rest, []), stmt.lineno)] if rest else []
+            return [*out, new, *last]
+        return out
 
     def lowest(self, value: ast.expr) -> ast.expr | None:
         """The value in thread 0, if no thread has a lower one: a sum of uniform terms
@@ -280,6 +349,15 @@ class _Rewriter:
                 known = {**known, n: self.evaluate(found[0].value, known, depth + 1)}  # type: ignore[dict-item]
         code = compile(ast.Expression(at(copy.deepcopy(value), 1)), "", "eval")
         return eval(code, {"__builtins__": _PURE}, known)
+
+
+def _jumps(branch: ast.If) -> bool:
+    """Is there a jump inside, of the loop around the branch?"""
+    return any(
+        isinstance(s, (ast.Break, ast.Continue))
+        or (isinstance(s, ast.If) and _jumps(s))
+        for s in branch.body + branch.orelse
+    )
 
 
 def _positive(step: ast.expr) -> bool:

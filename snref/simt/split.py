@@ -95,13 +95,8 @@ class _Splitter:
             elif isinstance(stmt, ast.If) and self.worth_a_mask(stmt):
                 cut()
                 out += self.masked(stmt, masks)
-            elif isinstance(stmt, COMPOUNDS) and ir.synchronises(stmt):
-                raise self.kernel.error(
-                    stmt.lineno,
-                    f"a warp operation inside '{ir.head(stmt)}', which threads leave "
-                    "at different times; use a for loop over range(...)",
-                )
             else:
+                assert not ir.synchronises(stmt)  # `lockstep` has seen to that
                 pending.append(stmt)
         cut()
         return tuple(out)

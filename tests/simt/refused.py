@@ -130,13 +130,6 @@ def name_of_a_slot(a):  # refused
 
 
 @cuda.jit
-def shuffle_in_a_divergent_while(a):
-    t = cuda.threadIdx.x
-    while a[t] < t:  # refused
-        a[t] += cuda.shfl_down_sync(0xFFFFFFFF, a[t], 1)
-
-
-@cuda.jit
 def barrier_for_a_warp(a):
     if cuda.threadIdx.x < 16:  # refused
         cuda.syncthreads()
@@ -268,7 +261,6 @@ CASES = {
     reserved_name: "choose another",
     named_like_an_index_of_cuda: "choose another",
     name_of_a_slot: "choose another name",
-    shuffle_in_a_divergent_while: "a warp operation",
     barrier_for_a_warp: "same barrier",
     barrier_for_odd_threads: "same barrier",
 }

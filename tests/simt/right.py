@@ -424,7 +424,43 @@ def flags_of_blocks(a, out):
             out[40] = total
 
 
+@cuda.jit
+def groups_of_equal_values(a, out):
+    """In each round the first thread that is left takes with it all of its value. The
+    warps need different numbers of rounds."""
+    t = cuda.threadIdx.x
+    value, left, rounds = int(a[t]) % (5 + t // 32 * 4), True, 0
+    while True:
+        votes = cuda.ballot_sync(0xFFFFFFFF, left)
+        if votes == 0:
+            break
+        rounds += 1
+        first = cuda.shfl_sync(0xFFFFFFFF, value, cuda.ffs(votes) - 1)
+        if not left:
+            continue
+        if value == first:
+            out[t] = 100 * rounds + cuda.popc(votes)
+            left = False
+
+
+@cuda.jit
+def doubled_until_all_are_large(a, out):
+    t = cuda.threadIdx.x
+    value = a[t] + 1
+    for k in range(20, 0, -3):
+        value += cuda.shfl_xor_sync(0xFFFFFFFF, value, 1) - k
+        if cuda.all_sync(0xFFFFFFFF, value > 300):
+            break
+        for j in range(t % 3):
+            if value % 2 == 0:
+                break
+            value -= j
+    out[t] = value
+
+
 CASES = {
+    groups_of_equal_values: (1, N),
+    doubled_until_all_are_large: (1, N),
     neighbours_in_a_ring: (1, N),
     everyone_writes_the_flag: (2, N),
     sum_of_a_warp: (1, N),
@@ -459,6 +495,7 @@ CASES = {
 
 # Kernels that are run by `pytest -m slow` only.
 VARIANTS = {
+    doubled_until_all_are_large,
     scan_in_two_halves,
     sorted_by_odd_and_even,
     sorted_by_pairs,

@@ -131,6 +131,17 @@ def vote_in_a_loop_some_left(a, out):
 
 
 @cuda.jit
+def ballot_in_a_loop_some_left(a, out):
+    t = cuda.threadIdx.x
+    k = a[t]
+    while k < 5:
+        out[t] += cuda.popc(cuda.ballot_sync(0xFFFFFFFF, k > 1))  # wrong
+        if k == 3:
+            break
+        k += 1
+
+
+@cuda.jit
 def value_of_some_threads(a, out):
     t = cuda.threadIdx.x
     if t < 4:
@@ -629,6 +640,7 @@ CASES = {
     full_mask_in_a_branch: (1, N, "names threads of the warp", ()),
     barrier_of_a_warp_in_a_branch: (1, N, "names threads of the warp", ()),
     vote_in_a_loop_some_left: (1, N, "names threads of the warp", ()),
+    ballot_in_a_loop_some_left: (1, N, "names threads of the warp", ()),
     value_of_some_threads: (1, N, "x has no value here", ()),
     loop_that_may_not_run: (1, N, "last has no value here", ()),
     last_block_without_a_fence: (3, 32, "nothing orders blocks", ()),
@@ -688,6 +700,7 @@ CASES = {
 
 # Kernels that make the mistake of another one in other surroundings.
 VARIANTS = {
+    ballot_in_a_loop_some_left,
     no_barrier_in_a_reduction,
     barrier_too_late_in_a_tile,
     scan_in_place,
