@@ -26,6 +26,7 @@ from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead, hold_all, last_uses
 from snref.scheduler.offloading import offload
+from snref.scheduler.options import Transfers
 from snref.scheduler.recomputation import recompute
 
 SEEDS = range(20)
@@ -209,10 +210,12 @@ def test_the_least_memory_that_an_error_names_works(seed: int):
         assert extent(schedule(whole, enough)) <= least
 
 
+@pytest.mark.parametrize("transfers", ["none", "offload", "cache"])
 @pytest.mark.parametrize("limit", [0, 256])
-def test_an_error_names_the_memory_there_is(limit: int):
+def test_an_error_names_the_memory_there_is(limit: int, transfers: Transfers):
+    options = Options(transfers=transfers, capacity=limit)
     with pytest.raises(OutOfMemory, match=f", {limit} available"):
-        schedule(route(random_net(3, batch=2)), Options(capacity=limit))
+        schedule(route(random_net(3, batch=2)), options)
 
 
 def test_the_host_has_a_limit_too():
