@@ -22,7 +22,6 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -509,7 +508,7 @@ class Check(Compiled):
         says, what = _KINDS[kind]
         n, index = "", tuple[int, ...]()
         if kind == UNASSIGNED:
-            n = _own_name(module.facts["unassigned"][array])
+            n = ir.own_name(module.facts["unassigned"][array])
             what = f"{n} {what}"
         elif kind not in (LANES, EXITED):
             n, shape = module.facts["arrays"][array >> 1]
@@ -591,11 +590,6 @@ def _shares(arrays: Mapping[str, np.ndarray], m: str, n: str) -> bool:
 
 def _element(array: str, index: Sequence[int]) -> str:
     return f"{array}[{', '.join(map(str, index))}]"
-
-
-def _own_name(variable: str) -> str:
-    """The variable as the source has it: `webs` numbers those of one name."""
-    return re.sub(r"_\d+$", "", variable)
 
 
 def _who(word: int, block: Three, grid: Three) -> tuple[str, Any]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import ast
 import copy
 import linecache
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -361,6 +362,17 @@ def names(node: ast.AST, store: bool | None = None) -> set[str]:
         if isinstance(n, ast.Name)
         and (store is None or isinstance(n.ctx, ast.Store) == store)
     }
+
+
+def own_name(variable: str) -> str:
+    """The variable as the source has it: `webs` numbers those of one name.
+
+    >>> own_name("i_2"), own_name("threadIdx_x")
+    ('i', 'cuda.threadIdx.x')
+    """
+    if variable in THREAD:
+        return f"cuda.{variable.replace('_', '.')}"
+    return re.sub(r"_\d+$", "", variable)
 
 
 def test(stmt: Compound) -> ast.expr:

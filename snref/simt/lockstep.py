@@ -316,15 +316,14 @@ class _Rewriter:
             for n in ast.walk(around)
             if isinstance(n, ast.stmt) and ir.called(n) == ir.BARRIER
         )
-        differ = sorted(
-            n for n in ir.names(ir.test(stmt)) if n in self.uniformity.varying
-        )
+        varying = ir.names(ir.test(stmt)) & self.uniformity.varying
+        differ = sorted({ir.own_name(n) for n in varying if not n.startswith("_")})
         _, barrier = ir.line_of_file(self.kernel.sources, barrier)
+        head = ir.source_line(self.kernel.sources, stmt.lineno).strip()
+        what = f"{', '.join(differ) or 'it'} differ{'s' if len(differ) < 2 else ''}"
         text = (
-            f"syncthreads() in line {barrier} depends on "
-            f"'{ir.head(stmt)}', and {', '.join(differ)} "
-            f"differ{'s' if len(differ) == 1 else ''} between threads; all threads of "
-            "a block must reach the same barrier"
+            f"syncthreads() in line {barrier} depends on '{head}', and {what} between "
+            "threads; all threads of a block must reach the same barrier"
         )
         return self.kernel.error(stmt.lineno, text, "divergent-barrier")
 

@@ -154,6 +154,25 @@ def sum_and_count(a, out):
     cuda.atomic.max(out, 1, a[i])
 
 
+@cuda.jit
+def two_indices_of_one_name(a, out):
+    i = cuda.grid(1)
+    out[i] = a[i]
+    for i in range(3):
+        out[0] = i
+    i = int(a[cuda.threadIdx.x])
+    if i + cuda.threadIdx.x < 20:
+        cuda.syncthreads()
+    out[i] = 0
+
+
+def test_a_message_has_the_names_of_the_source():
+    said = "'if i + cuda.threadIdx.x < 20:', and cuda.threadIdx.x, i differ between"
+    with pytest.raises(simt.KernelError) as caught:
+        simt.compile(two_indices_of_one_name)[1, N](*wrong.arguments())
+    assert said in str(caught.value)
+
+
 def test_an_atomic_sum_of_floats_is_a_finding_where_bits_are_asked_for():
     a, out = wrong.arguments()
     simt.check(sum_and_count)[2, 32](a, out)
