@@ -127,7 +127,7 @@ class Compiled:
         return launch
 
     def module(self, block: Three, dynamic: int, arguments: Sequence[Any]) -> Module:
-        kinds = (block, dynamic, *map(_kind, arguments))
+        kinds = (block, dynamic, *map(kind_of, arguments))
         found = self.modules.get(kinds)
         if found is None:
             types = _types(self.function, arguments)
@@ -414,7 +414,7 @@ def _three(size: Size) -> Three:
     return x, y, z
 
 
-def _kind(argument: Any) -> Any:
+def kind_of(argument: Any) -> Any:
     """What the compiled code depends on: cheaper than Numba's type."""
     if isinstance(argument, np.ndarray):
         flags = argument.flags
@@ -427,7 +427,7 @@ def _kind(argument: Any) -> Any:
             flags.aligned,
         )
     if isinstance(argument, tuple):
-        return tuple(map(_kind, argument))
+        return tuple(map(kind_of, argument))
     return type(argument)
 
 

@@ -61,6 +61,15 @@ def test_a_sitecustomize_of_the_user_still_runs(tmp_path):
     assert shown.split() == ["mine", "[]"]  # and Numba is not imported for nothing
 
 
+@pytest.mark.parametrize("first", ["snref.simt", "numba.cuda"])
+def test_a_child_may_import_simt_or_numba_first(tmp_path, first):
+    paths = os.pathsep.join([STARTUP, str(ROOT)])
+    program = f"import {first}\n{KERNEL}print(total(1), hasattr(cuda, 'cudadrv'))"
+    (tmp_path / "child.py").write_text(program)
+    shown = python("child.py", cwd=tmp_path, PYTHONPATH=paths, SNREF_SIMT="compile")
+    assert shown == "64 True\n"
+
+
 def test_one_call_installs_the_drop_in(tmp_path):
     program = (
         "from numba import cuda\n"

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from numba.cuda.cudadrv.devicearray import (
+    _devicearray,
     check_array_compatibility,
     sentry_contiguous,
 )
@@ -82,7 +83,7 @@ def _at(pointer: Pointer, shape: Shape, strides: Any, dtype: npt.DTypeLike) -> A
     return np.asarray(holder).view(kind)
 
 
-class DeviceNDArray:
+class DeviceNDArray(_devicearray.DeviceArray):  # type: ignore[misc]
     """An array on the device: shape, strides (bytes), dtype, and its copies.
 
     Indexing with integers reads one element, with slices gives a view; arithmetic is

@@ -27,6 +27,7 @@ from numba.np import numpy_support
 
 from snref.simt import KernelError
 from snref.simt.limits import within_limits
+from snref.simt.run import kind_of
 
 from .arrays import array_at, on_host
 from .devices import ATTRIBUTES
@@ -61,6 +62,7 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
         self.mode, self.options = options.pop(MODE, self.run), options
         self.entry_name = py_func.__name__
         self.signature = types.void(*argtypes)
+        self.fitting: set[Any] = set()  # kinds of arguments that are known to fit
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -137,9 +139,13 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
                 for p in prepared
             ]
         values = [_value(a) for _, a in prepared]
-        if not all(map(_fits, values, (kind for kind, _ in prepared))):
-            raise _no_match(self, args)
-        values = [_as_type(p[0], v) for p, v in zip(prepared, values, strict=True)]
+        wanted = tuple(kind for kind, _ in prepared)
+        like = wanted, *map(kind_of, values)
+        if like not in self.fitting:
+            if not all(map(_fits, values, wanted)):
+                raise _no_match(self, args)
+            self.fitting.add(like)
+        values = list(map(_as_type, wanted, values))
         if self.cooperative and math.prod(grid) > 1:
             grid, block = _one_block(self, grid, block)
         try:
@@ -331,9 +337,12 @@ def _value(argument: Any) -> Any:
     return value
 
 
+_EXACT = {int: types.int64, float: types.float64, complex: types.complex128}
+
+
 def _as_type(wanted: Any, value: Any) -> Any:
     if isinstance(wanted, types.CPointer):
         return array_at(value, numpy_support.as_dtype(wanted.dtype))
-    if isinstance(wanted, types.Number):
+    if isinstance(wanted, types.Number) and wanted is not _EXACT.get(type(value)):
         return np.asarray(value).astype(numpy_support.as_dtype(wanted))[()]  # wraps
     return value

@@ -17,11 +17,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, *[os.pardir] * 4))  # the folder of snref
 
 
-class AfterNumbaCuda(MetaPathFinder):
-    """Finds `numba.cuda` as others do, and replaces its host side once it is loaded."""
+class AfterImport(MetaPathFinder):
+    """Finds `numba.cuda` as others do, and replaces its host side once it is loaded.
+
+    If `snref.simt` comes first, it imports `numba.cuda` while it is not whole itself:
+    then the replacement waits for its end.
+    """
 
     def find_spec(self, name: str, *more: Any) -> ModuleSpec | None:
-        if name != "numba.cuda":
+        if name not in ("numba.cuda", "snref.simt"):
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -59,5 +63,5 @@ def run_the_next() -> None:
 
 if __name__ == "sitecustomize":
     if "SNREF_SIMT" in os.environ:
-        sys.meta_path.insert(0, AfterNumbaCuda())
+        sys.meta_path.insert(0, AfterImport())
     run_the_next()
