@@ -105,6 +105,13 @@ def shape_from_an_argument(a):
 
 
 @cuda.jit
+def shape_from_the_array_itself(a):
+    s = cuda.shared.array(n, float32)  # noqa: F821  # refused
+    n = s[0]
+    a[0] = n
+
+
+@cuda.jit
 def result(a):  # refused
     return a[0]
 
@@ -254,6 +261,7 @@ CASES = {
     too_many_arguments: "digits takes 1 arguments",
     name_that_cuda_lacks: "cuda has no syncblocks",
     index_of_cuda_as_a_number: "write cuda.threadIdx.x",
+    shape_from_the_array_itself: "must be constant",
     local_array_of_a_negative_size: "whole numbers >= 0",
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",

@@ -1,6 +1,7 @@
 """What a kernel may be written with besides control flow (see test_torture.py): types
 that signatures declare, records, exceptions, locks, globals, functions as values."""
 
+import cmath
 import math
 from collections import namedtuple
 from enum import Enum, IntEnum
@@ -295,6 +296,10 @@ def any_number_of_arguments(a):
     a[0] = how_many(1)
     a[1] = how_many(1, 2, 3)
     a[2] = how_many(*t, *MATRIX[0])
+    a[3] = max(*t, 3) + how_many(*divmod(17, 5))
+    a[4] = complex(*cmath.polar(3 + 4j)).real
+    k = 1
+    a[5] = k + (k := 5) * 2 if (z := a[4]) > 3 else z
 
 
 @cuda.jit

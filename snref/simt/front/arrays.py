@@ -18,6 +18,7 @@ from snref.simt import ir
 from snref.simt.front.expressions import Expressions
 from snref.simt.ir import Array, name
 
+_MADE = ("shared.array", "local.array")
 LARGEST_LOCAL = 512 << 10  # bytes a thread: CUDA C++ Programming Guide, table of limits
 
 
@@ -30,7 +31,7 @@ class Arrays(Expressions):
         Returns False if the value is no such call.
         """
         called = self.cuda_name(value.func) if isinstance(value, ast.Call) else None
-        if called not in ("shared.array", "local.array"):
+        if called not in _MADE:
             return False
         assert isinstance(value, ast.Call)
         given = dict(zip(("shape", "dtype"), value.args, strict=False))
@@ -97,12 +98,18 @@ class _Expanded(ast.NodeTransformer):
 
     def __init__(self, scope: Arrays):
         self.scope = scope
+        self.inside: set[str] = set()  # variables whose definitions are being expanded
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.scope.locals or node.id in self.scope.params:
             return node
         value = self.scope.constant_definition(node.id)
-        if value is None or node.id in ir.names(value):
+        if value is None or node.id in self.inside:
             return node
+        calls = [n.func for n in ast.walk(value) if isinstance(n, ast.Call)]
+        if any(self.scope.cuda_name(function) in _MADE for function in calls):
+            return node  # which may be of a shape that this variable decides
+        self.inside.add(node.id)
         expanded: ast.expr = self.visit(copy.deepcopy(value))
+        self.inside.remove(node.id)
         return expanded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import cmath
 import math
 from collections.abc import Sequence
 from types import BuiltinFunctionType
@@ -22,6 +23,7 @@ _BUILTINS = {abs, bool, complex, divmod, float, int, len, max, min, pow, print, 
 _BUILTINS |= {round}
 _VECTORS = {math.exp, math.log, np.exp, np.log}
 _OF_GPUS = {math.fmod, math.modf, math.remainder}  # which Numba has for them only
+_PAIRS = {cmath.polar, divmod, math.frexp, math.modf}  # functions that return two
 _FENCES = {"threadfence", "threadfence_system"}
 _OMITTED = {"threadfence_block", "nanosleep"}
 
@@ -53,13 +55,10 @@ class Calls(Arrays):
         if is_device_function(function):
             signatures = getattr(function, "cuda_signatures", ())
             return self.inline(python_function(function), None, node, signatures)
-        if any(k.arg is None for k in node.keywords) or any(
-            isinstance(a, ast.Starred) for a in node.args
-        ):
-            raise self.fail(node, "* and ** are not supported in a kernel")
         if function is print and any(isinstance(a, ast.JoinedStr) for a in node.args):
             return self.formatted(node)
-        args = self.sequence(node.args)
+        given = self.spread(node)
+        args = self.sequence([e for _, e in given[: len(given) - len(node.keywords)]])
         parts = self.parts(args[0]) if function is len and len(args) == 1 else None
         if parts is not None:
             return ast.Constant(len(parts))
@@ -200,6 +199,37 @@ class Calls(Arrays):
             unit.needs(needed)
         self.before += [at(s, line) for s in statements]
         return result
+
+    def spread(self, node: ast.Call) -> list[tuple[str, ast.expr]]:
+        """The arguments of a call, each with its place or name; `*t` is each of t."""
+        given: list[ast.expr] = []
+        for argument in node.args:
+            if not isinstance(argument, ast.Starred):
+                given.append(argument)
+                continue
+            whole = argument.value
+            for i in range(self.length(whole)):
+                part = ast.Subscript(whole, ast.Constant(i), ast.Load())
+                given.append(ast.copy_location(part, argument))
+        by_name = [(k.arg, k.value) for k in node.keywords if k.arg]
+        if len(by_name) < len(node.keywords):
+            raise self.fail(node, "** in a call: give the arguments one by one")
+        return [*((str(i), e) for i, e in enumerate(given)), *by_name]
+
+    def length(self, node: ast.expr) -> int:
+        """How many values a tuple has."""
+        if isinstance(node, ast.Name) and node.id in self.unit.tuples:
+            return self.unit.tuples[node.id]
+        if isinstance(node, ast.Call) and self.object(node.func) in _PAIRS:
+            return 2
+        parts = self.parts(self.apart(node)[1])
+        if parts is None and isinstance(node, ast.Name):
+            value = self.constant_definition(node.id)
+            parts = value.elts if isinstance(value, ast.Tuple) else None
+        if parts is not None:
+            return len(parts)
+        text = ast.unparse(node)
+        raise self.fail(node, f"*{text}: how many values it has is not known here")
 
     def count_arguments(self, called: str, node: ast.Call) -> None:
         """Refuse a call of CUDA's with too few or too many arguments, or by name."""

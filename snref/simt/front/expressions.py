@@ -58,7 +58,9 @@ class Expressions(Scope):
                 return self.short_circuit(node)
             case ast.NamedExpr(target, value):
                 self.before += self.assign(target, value, node.lineno)
-                return self.expr(target)
+                return self.expr(
+                    ast.copy_location(ast.Name(target.id, ast.Load()), node)
+                )
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
                 parts = self.parts(base)

@@ -69,35 +69,6 @@ class Function(Statements):
         parts = [copy.deepcopy(inner.rename[n]) for n in inner.result]
         return ast.Tuple(parts, ast.Load())
 
-    def spread(self, node: ast.Call) -> list[tuple[str, ast.expr]]:
-        """The arguments of a call, each with its place or name; `*t` is each of t."""
-        given: list[ast.expr] = []
-        for argument in node.args:
-            if not isinstance(argument, ast.Starred):
-                given.append(argument)
-                continue
-            whole = argument.value
-            for i in range(self.length(whole)):
-                part = ast.Subscript(whole, ast.Constant(i), ast.Load())
-                given.append(ast.copy_location(part, argument))
-        by_name = [(k.arg, k.value) for k in node.keywords if k.arg]
-        if len(by_name) < len(node.keywords):
-            raise self.fail(node, "** in a call: give the arguments one by one")
-        return [*((str(i), e) for i, e in enumerate(given)), *by_name]
-
-    def length(self, node: ast.expr) -> int:
-        """How many values a tuple has."""
-        if isinstance(node, ast.Name) and node.id in self.unit.tuples:
-            return self.unit.tuples[node.id]
-        parts = self.parts(self.apart(node)[1])
-        if parts is None and isinstance(node, ast.Name):
-            value = self.constant_definition(node.id)
-            parts = value.elts if isinstance(value, ast.Tuple) else None
-        if parts is not None:
-            return len(parts)
-        text = ast.unparse(node)
-        raise self.fail(node, f"*{text}: how many values it has is not known here")
-
     def bound(
         self, inner: Function, given: Sequence[tuple[str, ast.expr]], node: ast.Call
     ) -> dict[str, ast.expr]:
