@@ -36,6 +36,7 @@ from snref.simt.ir import Kernel, KernelError
 from snref.simt.limits import Three
 from snref.simt.run import Compiled, Module, in_c_order, memory
 from snref.simt.shadow import (
+    ABSENT,
     ACQUIRED,
     ATOMIC,
     BLOCK,
@@ -119,6 +120,8 @@ class Checked(Style):
             me = self.word(stmt.lineno, "")
             mask = f"_int64({ast.unparse(stmt.value.args[0])})"
             lines.insert(0, f"lanes(_here, {mask}, {me}, _report)")
+            # what absent threads bring is not defined: a loop may not end by it
+            lines.append(f"if _report[0, {ABSENT}] > {_UNDEFINED}: return 0")
         return lines
 
     def word(self, line: int, thread: str = " + _t") -> str:
@@ -218,6 +221,7 @@ class Checked(Style):
         return [ir.at(s, line) for s in stmts]
 
 
+_UNDEFINED = 1000  # operations with absent threads until check mode ends the launch
 _SWAPS = {"atomic_cas", "atomic_compare_and_swap"}
 
 

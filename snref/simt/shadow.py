@@ -26,8 +26,9 @@ GIVEN, NEVER = 0, -1  # instead of a write word: by the host; not at all
 BOUNDS, UNSET, RAW, WAW, WAR, UNASSIGNED, LANES, EXITED = 1, 2, 3, 4, 5, 6, 7, 8
 KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # columns of a finding in the report
 # Columns of its first row: findings; an index outside of its array; has the block done
-# an atomic operation on global memory? may threads return before a barrier?
-COUNT, OUTSIDE, ACQUIRED, MAY_EXIT = 0, 1, 6, 7
+# an atomic operation on global memory? may threads return before a barrier? how often
+# did a mask name absent threads?
+COUNT, OUTSIDE, ACQUIRED, MAY_EXIT, ABSENT = 0, 1, 6, 7, 8
 ROWS, COLUMNS = 33, 9  # of the report
 
 
@@ -273,4 +274,5 @@ def lanes(here, mask, me, report):
                 missing = True
             here[first + lane] = False
         if some >= 0 and missing:
+            report[0, ABSENT] += 1
             note(report, int64(LANES), me + some, me + some, int64(-1), int64(0))

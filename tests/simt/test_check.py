@@ -166,6 +166,21 @@ def two_indices_of_one_name(a, out):
     out[i] = 0
 
 
+@cuda.jit
+def goes_on_as_absent_threads_say(a, out):
+    t = cuda.threadIdx.x
+    while t < 8:
+        if cuda.all_sync(0xFFFFFFFF, a[t] < 0):
+            break
+        out[t] += 1
+
+
+def test_check_mode_ends_a_loop_whose_masks_name_absent_threads():
+    with pytest.raises(simt.KernelError, match="that do not take part") as caught:
+        simt.check(goes_on_as_absent_threads_say)[1, N](*wrong.arguments())
+    assert [f.kind for f in caught.value.findings] == ["absent-lanes"]
+
+
 def test_a_message_has_the_names_of_the_source():
     said = "'if i + cuda.threadIdx.x < 20:', and cuda.threadIdx.x, i differ between"
     with pytest.raises(simt.KernelError) as caught:
