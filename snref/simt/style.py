@@ -137,9 +137,15 @@ def one_element(kernel: Kernel, node: ast.Subscript, line: int) -> list[ast.expr
 
 
 def no_whole_arrays(kernel: Kernel, stmt: ast.stmt) -> None:
-    """Raises KernelError for arithmetic of whole arrays, of which no thread is told."""
+    """Raises KernelError for arithmetic of whole arrays, of which no thread is told,
+    and for another name of an array, whose accesses nobody would look at."""
     for node in ast.walk(stmt):
         match node:
+            case ast.Assign([ast.Name(new)], value):
+                for a in _chosen(value) & kernel.ndim.keys():
+                    problem = f"{new} is not always {a}; index {a} itself"
+                    raise kernel.error(stmt.lineno, problem)
+                continue
             case ast.BinOp(left, _, right):
                 operands = [left, right]
             case ast.AugAssign(target, _, value):
@@ -152,6 +158,13 @@ def no_whole_arrays(kernel: Kernel, stmt: ast.stmt) -> None:
             if isinstance(operand, ast.Name) and operand.id in kernel.ndim:
                 problem = f"{operand.id} is a whole array here; index an element"
                 raise kernel.error(stmt.lineno, problem)
+
+
+def _chosen(value: ast.expr) -> set[str]:
+    """The variables of which one is the value."""
+    if isinstance(value, ast.IfExp):
+        return _chosen(value.body) | _chosen(value.orelse)
+    return {value.id} if isinstance(value, ast.Name) else set()
 
 
 def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -28,8 +29,8 @@ _Reaching: TypeAlias = dict[str, frozenset[ast.Name]]
 
 def webs(kernel: Kernel) -> Kernel:
     """Rename the variables of the kernel, a name a web."""
-    body = copy.deepcopy(kernel.body)
-    finder = _Webs()
+    body = [*_starts(kernel), *copy.deepcopy(kernel.body)]
+    finder = Webs()
     entry = {p: ir.name(p, store=True) for p in kernel.types}
     reaching: _Reaching = {}
     for parameter in entry.values():  # the first web of its name: keeps it
@@ -51,10 +52,65 @@ def webs(kernel: Kernel) -> Kernel:
             chosen[web] = new
     for node, definition in finder.web_of.items():
         node.id = chosen[finder.find(definition)]
-    return kernel.with_body(body)
+    return kernel.with_body(_one_name(kernel, body))
 
 
-class _Webs:
+def _one_name(kernel: Kernel, body: list[ast.stmt]) -> list[ast.stmt]:
+    """A second name of an array, `x = a`, is a where neither ever changes."""
+    changes = Counter(n for s in body for n in _stores(s))
+    same: dict[str, str] = {}
+    for stmt in body:
+        for node in ast.walk(stmt):
+            match node:
+                case ast.Assign([ast.Name(x)], ast.Name(a)) if changes[x] == 1:
+                    a = same.get(a, a)
+                    if a in kernel.ndim and not changes[a]:
+                        same[x] = a
+    return _Renamed(same).block(body) if same else body
+
+
+def _stores(stmt: ast.stmt) -> list[str]:
+    names = (n for n in ast.walk(stmt) if isinstance(n, ast.Name))
+    return [n.id for n in names if isinstance(n.ctx, ast.Store)]
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, same: dict[str, str]):
+        self.same = same
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [new for s in body if (new := self.visit(s)) is not None]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and target.id in self.same:
+            return None
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self.same.get(node.id, node.id)
+        return node
+
+
+def _starts(kernel: Kernel) -> Iterable[ast.stmt]:
+    """A variable of its own for each parameter that the kernel assigns to: what one
+    block assigns, the next must not find in the parameter."""
+    first: dict[str, int] = {}  # parameter -> line
+    for stmt in kernel.body:
+        for node in ast.walk(stmt):
+            match node:
+                case ast.AugAssign(ast.Name(p)) if p in kernel.ndim:
+                    continue  # changes the elements
+                case ast.Assign([ast.Name(p)]) | ast.AugAssign(ast.Name(p)):
+                    first.setdefault(p, node.lineno)
+                case ast.For(ast.Name(p)):
+                    first.setdefault(p, node.lineno)
+    for p in kernel.types:
+        if p in first:
+            yield ir.assign(p, ir.name(p), first[p])
+
+
+class Webs:
     def __init__(self) -> None:
         self.parent: dict[ast.Name, ast.Name] = {}  # union-find over definitions
         self.rank: dict[ast.Name, int] = {}  # their order in the text
@@ -118,8 +174,10 @@ class _Webs:
             self.jumps.append([])
             inside = dict(reaching)
             if isinstance(stmt, ast.For):
-                assert isinstance(stmt.target, ast.Name)
-                self.define(stmt.target, inside)
+                if isinstance(stmt.target, ast.Name):
+                    self.define(stmt.target, inside)
+                else:  # a tuple, in the source
+                    self.use(stmt.target, inside)
             else:
                 self.use(stmt.test, inside)
             end = self.walk(stmt.body, inside)

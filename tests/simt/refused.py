@@ -230,12 +230,29 @@ def arithmetic_of_a_whole_array(a, b):
     a[0, 0] = (b + 1)[0, 0]  # refused
 
 
+@cuda.jit
+def arrays_that_change_places(a, b):
+    i = cuda.grid(1)
+    for _ in range(3):
+        a[i, 0] = b[i, 0] + 1
+        a, b = b, a  # refused
+
+
+@cuda.jit
+def one_of_two_arrays(a, b):
+    i = cuda.grid(1)
+    x = a if i < 40 else b  # refused
+    x[i, 0] = b[i, 1]
+
+
 # In check mode and the profile every access is looked at, an element at a time.
 UNSEEN = {
     row_at_once: "is not one element",
     indices_in_a_tuple: "is not one element",
     whole_array_changed: "a is a whole array",
     arithmetic_of_a_whole_array: "b is a whole array",
+    arrays_that_change_places: "index",
+    one_of_two_arrays: "x is not always",
 }
 
 CASES = {

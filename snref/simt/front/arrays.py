@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -58,9 +59,13 @@ class Arrays(Expressions):
             space, shape = "dynamic", (self.unit.dynamic // ir.itemsize(dtype),)
         renamed = self.rename.get(target.id)
         new = renamed.id if isinstance(renamed, ast.Name) else target.id
-        if new in self.unit.arrays:
-            raise self.fail(value, f"{target.id} is declared twice")
-        self.unit.arrays[new] = Array(space, shape, dtype, value.lineno)
+        array = Array(space, shape, dtype, value.lineno)
+        before = self.unit.arrays.setdefault(new, array)
+        if replace(before, line=array.line) != array or (
+            before is not array and space != "local"
+        ):
+            problem = f"{target.id} is declared twice: give each array its own name"
+            raise self.fail(value, problem)
         self.unit.ndim[new], self.unit.dtypes[new] = len(shape), dtype
         return True
 

@@ -26,6 +26,7 @@ from numba.np import numpy_support
 from snref.simt import ir
 from snref.simt.front import warps
 from snref.simt.front.desugar import desugar
+from snref.simt.front.rebound import rebound
 from snref.simt.front.returns import without_returns
 from snref.simt.front.unit import Unit
 from snref.simt.ir import KernelError, at, name
@@ -95,6 +96,8 @@ class Scope:
         plain = [copy.deepcopy(s) for s, f in inner.items() if f is None]
         body = desugar(plain, ir.names(tree), self.fail)
         self.body, self.result = without_returns(body, kernel)
+        unit.taken |= ir.names(tree)
+        self.several = rebound(self.body, self.params, unit.taken)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(self.nested, *stored)
         if self.rest:

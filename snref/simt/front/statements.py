@@ -210,11 +210,15 @@ class Statements(Calls):
         else:
             right, left = self.expr(value), self.expr(target)
         if isinstance(left, ast.Name):
-            return self.store(left.id, right, line)
+            alone = ir.names(target).isdisjoint(self.several)
+            return self.store(left.id, right, line, alone)
         return [at(ast.Assign([left], right), line)]
 
-    def store(self, target: str, value: ast.expr, line: int) -> list[ast.stmt]:
-        """A variable gets a value; a vector, each of its components."""
+    def store(
+        self, target: str, value: ast.expr, line: int, alone: bool = True
+    ) -> list[ast.stmt]:
+        """A variable gets a value; a vector, each of its components. `alone`: no other
+        statement binds it, so it can stand for a part of an array."""
         if target in self.unit.views.keys() | self.unit.records.keys():
             text = f"{target.lstrip('_')} is part of an array: give it one meaning"
             raise self.unit.error(ast.Pass(lineno=line), text)
@@ -227,11 +231,14 @@ class Statements(Calls):
             return index
 
         same = views.held(value, self.unit.views)
-        view = same or views.view_of(value, self.unit.ndim, keep)
+        if same and not alone:
+            text = f"{ast.unparse(value).lstrip('_')} is part of an array: index it"
+            raise self.unit.error(ast.Pass(lineno=line), text)
+        view = same or (views.view_of(value, self.unit.ndim, keep) if alone else None)
         if view is not None:
             self.unit.views[target], self.unit.ndim[target] = view, view.ndim
             return kept
-        record = records.element_of(value, self.unit.dtypes, keep)
+        record = records.element_of(value, self.unit.dtypes, keep) if alone else None
         if record is not None:
             self.unit.records[target] = record
             return kept
