@@ -18,6 +18,7 @@ the next ones need, to be read in this order:
     unit         what the functions of one kernel share: names, files, arrays
     scope        the source of a function, and what its global names stand for
     desugar      `match` and `else` behind a loop in simpler terms
+    rebound      a name of its own for each meaning of an array's name
     views        `row = a[i]`: part of an array under a name of its own
     records      `r = a[i]`: an element with fields under a name of its own
     vectors      `float32x2`: as many variables as components
