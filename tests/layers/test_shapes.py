@@ -101,6 +101,11 @@ def test_output_shapes(
     assert layer.output_shape(*inputs) == output
 
 
+def test_response_normalization_is_that_of_krizhevsky_unless_told_otherwise() -> None:
+    # n, alpha, beta and k of their section 3.3; alpha counts the whole window here
+    assert LRN() == LRN(size=5, alpha=5 * 1e-4, beta=0.75, k=2.0)
+
+
 def test_parameter_shapes() -> None:
     image = (2, 6, 8, 8)
     grouped = Conv(4, (1, 7), groups=2).parameter_shapes(image)
