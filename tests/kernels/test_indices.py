@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 KERNELS = resources.kernels()
 USES = resources.uses()
 NUMBERS = {"int": int64, "float": float32, "labels": Array(int32, 1, "C")}
-# A label may be any number. Of the rows that max_backward writes it is not proved, and
-# they are one in many.
+# A label may be any number. Of the rows that max_backward writes it is not proved,
+# and it is as fast without a proof.
 WRAPPED = {"softmax.losses": 1, "pool.max_backward": 2}
 
 
