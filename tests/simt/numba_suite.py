@@ -1,8 +1,9 @@
 """Numba's own CUDA tests under the drop-in: which there are, and how each one ends.
 
-    python -m snref.simt tests/simt/numba_suite.py > tests/simt/numba_suite.txt
+    python -m snref.simt tests/simt/numba_suite.py --list
 
-writes the list that `test_numba_suite.py` holds the drop-in to. Each line has a class,
+writes `numba_suite.txt`, which `test_numba_suite.py` holds the drop-in to; with names
+of files behind it (`cudapy/test_sm`) it runs only these again. Each line has a class,
 an outcome and the test's name. The class follows from RULE: a test that is about the
 driver, linking, PTX, memory shared between processes or streams is not about the
 language of kernels. Only names are kept here; the tests are those of the installed
@@ -13,7 +14,7 @@ import importlib
 import subprocess
 import sys
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -36,7 +37,8 @@ RULE = {
     "streams": """stream streams Stream default_stream legacy_default_stream
         per_thread_default_stream async_done add_callback auto_synchronize""",
 }
-SECONDS = 300  # for the tests of one file
+SECONDS = 1800  # for the tests of one file
+LIST = Path(__file__).with_suffix(".txt")
 
 
 def files() -> list[str]:
@@ -150,20 +152,47 @@ def run_apart(file: str) -> list[str]:
 _MARK = "numba_suite: "  # tests print, too
 
 
+def listed() -> dict[str, str]:
+    """The lines of the list, by the test's name."""
+    lines = LIST.read_text().splitlines()
+    return {line.split()[-1]: line for line in lines if not line.startswith("#")}
+
+
+def lines_of(file: str) -> dict[str, str]:
+    """Run the tests of a file; their lines for the list, by the test's name."""
+    names = {f"{file}::{type(c).__name__}::{c._testMethodName}": c for c in cases(file)}
+    ran = {line.split()[-1]: line for line in run_apart(file)}
+    return {
+        name: ran.get(name, f"{class_of(file, case):9}  failed   {name}")
+        for name, case in names.items()
+    }
+
+
+def share(lines: Iterable[str], kind: str = "language") -> tuple[int, int]:
+    """How many tests of a class pass, and how many there are but skipped ones."""
+    ends = [line.split()[1] for line in lines if line.split()[0] == kind]
+    return ends.count("passed"), len(ends) - ends.count("skipped")
+
+
+def write_list(chosen: list[str]) -> None:
+    """Run the tests of all files, or of those chosen, and write the list."""
+    old = listed() if chosen else {}
+    for file in chosen or files():
+        old = {n: line for n, line in old.items() if not n.startswith(f"{file}::")}
+        old |= lines_of(file)
+        head = f"# Numba {numba.__version__}: made by numba_suite.py; do not edit\n"
+        order = {f: i for i, f in enumerate(files())}
+        lines = sorted(old.values(), key=lambda n: order[n.split()[-1].split("::")[0]])
+        LIST.write_text(head + "\n".join(lines) + "\n")
+        print(file, "of language: {} of {} pass".format(*share(lines)), flush=True)
+
+
 def main(given: list[str]) -> None:
-    if given:
+    if given and given[0] == "--list":
+        write_list(given[1:])
+    else:
         for line in run(given[0]):
             print(f"\n{_MARK}{line}", flush=True)
-        return
-    print(f"# Numba {numba.__version__}: made by numba_suite.py; do not edit")
-    for file in files():
-        names = {
-            f"{file}::{type(c).__name__}::{c._testMethodName}": class_of(file, c)
-            for c in cases(file)
-        }
-        lines = {line.split()[-1]: line for line in run_apart(file)}
-        for name, kind in names.items():
-            print(lines.get(name, f"{kind:9}  failed   {name}"), flush=True)
 
 
 if __name__ == "__main__":
