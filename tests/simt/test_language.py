@@ -326,7 +326,9 @@ def members_of_enumerations(a):
         a[0] = 2
     a[1] = Size.LARGE + Size.SMALL
     a[2] = Size.SMALL < Size.LARGE
-    a[3] = Size.LARGE.value
+    a[3] = Size.LARGE.value + Size["SMALL"]
+    if c == Colour["RED"]:
+        a[5] = Colour["BLUE"] == Colour.BLUE
     match a[1]:
         case Size.SMALL:
             a[4] = 1

@@ -61,6 +61,8 @@ class Expressions(Scope):
                 return self.expr(
                     ast.copy_location(ast.Name(target.id, ast.Load()), node)
                 )
+            case ast.Subscript() if self.object(node) is not None:
+                return self.value(node) or node
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
                 parts = self.parts(base)

@@ -14,7 +14,7 @@ import copy
 import inspect
 import textwrap
 from collections import Counter
-from enum import Enum
+from enum import Enum, EnumType
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -180,6 +180,10 @@ class Scope:
             base = self.object(node.value)
             if base is not None and not isinstance(base, np.ndarray):
                 return getattr(base, node.attr, None)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            base = self.object(node.value)
+            if isinstance(base, EnumType):  # `Colour["RED"]`
+                return base.__members__.get(str(node.slice.value))
         return None
 
     def cuda_name(self, node: ast.AST) -> str | None:
