@@ -1,7 +1,7 @@
 """``snref fit``: does a net fit, with which plan, and how large may its batch be?"""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -10,13 +10,27 @@ from snref.commands import arguments as shared
 from snref.commands.tables import Table, put
 from snref.net import Net
 from snref.nets import find
-from snref.planning.fit import STATE, Counting, Fit, Format, fitted, largest
+from snref.planning.fit import (
+    LEAST_TIME,
+    STATE,
+    Counting,
+    Fit,
+    Format,
+    fitted,
+    largest,
+    largest_of,
+    unsaved,
+)
 from snref.plans import OutOfMemory, extent
+from snref.policies import POLICIES
+from snref.scheduler import PRESETS
 from snref.support.units import mebibytes
 
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
 
 DEEPER = (6, 32, 6)  # blocks of a ResNet's other stages, as SuperNeurons deepens it
+HALVINGS = 2  # of the largest batch, to find the one of best throughput
+HURRY = 0.03  # the effort for these
 LARGEST_BATCH, DEEPEST = 2**16, 2**14  # where the search ends, however much memory
 
 NOT_COUNTED = (
@@ -29,6 +43,15 @@ NOT_COUNTED = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser)
     shared.add_memory(parser)
+    planner = parser.add_mutually_exclusive_group()
+    planner.add_argument(
+        "--preset", choices=list(PRESETS), help="plan by a preset; default: least time"
+    )
+    planner.add_argument(
+        "--policy",
+        metavar="POLICY",
+        help=f"plan by a policy: {', '.join(POLICIES)}, or your own MODULE:FUNCTION",
+    )
     parser.add_argument(
         "--optimizer",
         choices=list(STATE),
@@ -59,16 +82,20 @@ class _Answer:
 
     trained  the net as ``snref train`` runs it, without the gradient of the images;
              None if that is what was asked
+    unsaved  bytes of the net if every tensor is held
     limit    the batch, or the depth, up to which the search goes
     largest  the largest of them that fits
+    fastest  of the largest batch and its halves the one with most images a second
     """
 
     net: Net
     asked: Fit | OutOfMemory
     trained: Fit | OutOfMemory | None
+    unsaved: int
     limit: int
     largest: int
     best: Fit | OutOfMemory | None
+    fastest: Fit | None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,11 +116,14 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
     counting = Counting(arguments.optimizer, arguments.dtype)
     costs = shared.costs_of(arguments)
 
-    def fit(net: Net) -> Fit | OutOfMemory:
+    def fit(net: Net, effort: float = 1.0) -> Fit | OutOfMemory:
         try:
             return fitted(
                 net,
                 memory,
+                preset=arguments.preset,
+                policy=arguments.policy,
+                effort=effort,
                 host_memory=host_memory,
                 counting=counting,
                 device=arguments.device,
@@ -111,23 +141,40 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
         deep = find(name, net.batch, arguments.input_size)
         return deep.with_options(arguments.declarations, arguments.fork)
 
-    def fits(size: int) -> bool:
-        net = other(size)
-        if counting.least(net) > memory:
-            return False
-        return host_memory is None or isinstance(fit(net), Fit)
-
     limit = DEEPEST if arguments.deeper else LARGEST_BATCH
-    most = largest(fits, limit)
+    # The lower bound has a quickest plan. No planner has one below it.
+    most = largest(lambda size: counting.least(other(size)) <= memory, limit)
+    if arguments.preset is None and arguments.policy is None:
+        if host_memory is not None:  # too large a net is refused slowly: begin at 1
+            most = largest(lambda size: isinstance(fit(other(size)), Fit), most)
+        best = fit(other(most)) if most else None
+    else:
+        fixed = sum(counting.resident(other(1)).values())
+        most, best = largest_of(lambda n: fit(other(n)), most, memory, fixed)
     trained = net.with_options(image_gradient=False)
     return _Answer(
         net,
         fit(net),
         fit(trained) if net.has_image_gradient else None,
+        unsaved(net, counting),
         limit,
         most,
-        fit(other(most)) if most else None,
+        best,
+        None if arguments.deeper else _fastest(lambda n: fit(other(n), HURRY), best),
     )
+
+
+def _fastest(
+    attempt: Callable[[int], Fit | OutOfMemory], best: Fit | OutOfMemory | None
+) -> Fit | None:
+    """The plan of most images a second, of the largest batch and of its halves."""
+    if not isinstance(best, Fit):
+        return None
+    batch = best.net.batch
+    smaller = {batch >> i for i in range(1, HALVINGS + 1)} - {0}
+    found = [best, *map(attempt, sorted(smaller, reverse=True))]
+    plans = [plan for plan in found if isinstance(plan, Fit)]
+    return max(plans, key=lambda plan: plan.images_per_second)
 
 
 def _rows(fit: Fit) -> Iterator[tuple[str, int]]:
@@ -142,9 +189,12 @@ def _rows(fit: Fit) -> Iterator[tuple[str, int]]:
 def _plan(fit: Fit) -> str:
     """Describe a plan in one line."""
     options = fit.options
+    how = f"recompute {options.recompute or 'off'}, transfers {options.transfers}"
+    if fit.planner not in (LEAST_TIME, *PRESETS):
+        how = f"policy {fit.planner}"
     return (
-        f"recompute {options.recompute or 'off'}, transfers {options.transfers}; "
-        f"{fit.seconds:.4g} s an iteration on {fit.costs.source}"
+        f"{how}; {fit.seconds:.4g} s an iteration, {fit.images_per_second:.4g} images "
+        f"a second on {fit.costs.source}"
     )
 
 
@@ -171,6 +221,11 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
             "  without the gradient of the images, which snref train does not compute, "
             f"the total is {answer.trained.total_bytes:,}"
         )
+    held = "fits, too" if answer.unsaved <= arguments.memory else "would not fit"
+    yield (
+        f"  with no saving at all, every tensor held and none in place, it {held}: "
+        f"{answer.unsaved:,} bytes"
+    )
     yield ""
     what = "N of the deepest resnet:6,32,N,6" if arguments.deeper else "largest batch"
     more = " or more" if answer.largest == answer.limit else ""
@@ -179,7 +234,15 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
         if arguments.deeper:
             layers = 3 * (sum(DEEPER) + answer.largest) + 2
             yield f"  of {layers:,} convolutions and products in a row"
-        yield f"  {best.total_bytes:,} bytes in all; {_plan(best)}"
+        yield (
+            f"  {best.total_bytes:,} bytes in all, {best.host_bytes:,} on the host; "
+            f"{_plan(best)}"
+        )
+    if answer.fastest is not None:
+        yield (
+            f"most images a second, of this batch and its halves: batch "
+            f"{answer.fastest.net.batch}, {answer.fastest.images_per_second:.4g}"
+        )
     yield ""
     yield f"not counted: {'; '.join(NOT_COUNTED)}"
 
@@ -197,6 +260,9 @@ def _report(arguments: argparse.Namespace, answer: _Answer) -> dict[str, Any]:
             "extent_bytes": extent(fit.plan),
             "total_bytes": fit.total_bytes,
             "host_bytes": fit.host_bytes,
+            "batch": fit.net.batch,
+            "images_per_second": fit.images_per_second,
+            "planner": fit.planner,
             "recompute": fit.options.recompute,
             "transfers": fit.options.transfers,
             "modelled": {"device": fit.costs.source, "seconds": fit.seconds},
@@ -218,9 +284,14 @@ def _report(arguments: argparse.Namespace, answer: _Answer) -> dict[str, Any]:
         "counts": "all device memory of a plan: resident tensors and its slab",
         "not_counted": NOT_COUNTED,
         "asked": entry(answer.asked),
+        "without_saving": {
+            "fits": answer.unsaved <= arguments.memory,
+            "total_bytes": answer.unsaved,
+        },
         "without_image_gradient": entry(answer.trained),
         "searched": "depth" if arguments.deeper else "batch",
         "searched_up_to": answer.limit,
         "largest": answer.largest,
         "at_largest": entry(answer.best),
+        "at_best_throughput": entry(answer.fastest),
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from snref.net import Net, route
-from snref.planning.quickest import least_time
+from snref.planning.planned import plan_route
 from snref.planning.reports import resident
 from snref.plans import (
     Launch,
@@ -21,6 +21,7 @@ from snref.plans import (
     host_memory,
     lower_bound,
 )
+from snref.policies import Policy
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
 from snref.support.garbage import no_garbage_collection
@@ -30,6 +31,7 @@ from snref.timing.timeline import simulate
 
 Optimizer: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
 Format: TypeAlias = Literal["fp32", "amp"]
+LEAST_TIME = "least time"
 STATE: dict[Optimizer, int] = {  # numbers that an optimizer keeps a parameter
     "sgd": 0,
     "momentum": 1,
@@ -77,13 +79,17 @@ class Counting:
 
 @dataclass(frozen=True)
 class Fit:
-    """A net, and its plan of least modelled time in the memory there is."""
+    """A net, and its plan in the memory there is.
+
+    planner  the preset's or policy's name, or "least time"
+    """
 
     net: Net
     plan: Plan
     options: Options
     resident: dict[str, int]
     costs: Costs
+    planner: str = LEAST_TIME
 
     @property
     def total_bytes(self) -> int:
@@ -100,20 +106,28 @@ class Fit:
         """The modelled time of an iteration."""
         return simulate(self.plan, self.costs).seconds
 
+    @property
+    def images_per_second(self) -> float:
+        """The modelled throughput; infinity if an iteration takes no time."""
+        return self.net.batch / self.seconds if self.seconds else float("inf")
+
 
 def fitted(
     net: Net,
     memory: int,
     *,
+    preset: str | None = None,
+    policy: str | Policy | None = None,
     host_memory: int | None = None,
     counting: Counting | None = None,
+    effort: float = 1.0,
     device: str = "virtual:k40c",
     costs: Costs | None = None,
 ) -> Fit:
     """Plan a net for so many bytes of the device, and of the host if that is limited.
 
-    counting       what is counted; default: float32, and descent with momentum
-    device, costs  as for ``snref.plan``
+    preset, policy, effort, device, costs   as for ``snref.plan``
+    counting   what is counted; default: float32, and descent with momentum
 
     Raises OutOfMemory: in bytes of ``memory``, or of ``host_memory``.
 
@@ -128,15 +142,18 @@ def fitted(
     with no_garbage_collection():
         costs = costs or roofline.costs(route(net), roofline.machine(device))
         try:
-            options, plan = least_time(
+            name, options, plan = plan_route(
                 counting.route(net),
                 costs,
+                preset,
+                policy,
                 max(0, memory - fixed),
-                host_capacity=host_memory,
+                effort,
+                {"host_capacity": host_memory},
             )
         except OutOfMemory as error:
             raise error.beside(fixed, memory) from None
-    return Fit(net, plan, options, there, costs)
+    return Fit(net, plan, options, there, costs, name)
 
 
 def halved(whole: Plan, loss: Tensor) -> Plan:
@@ -172,6 +189,41 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
     return Plan(
         tuple(replace(run, work=tuple(map(halve, run.work))) for run in whole.runs())
     )
+
+
+def unsaved(net: Net, counting: Counting) -> int:
+    """Return the bytes that a net needs with no saving at all: every tensor is held."""
+    held = {t for run in counting.route(net).runs() for t in run.working_set}
+    return sum(t.aligned_bytes for t in held) + sum(counting.resident(net).values())
+
+
+def largest_of(
+    attempt: Callable[[int], Fit | OutOfMemory], most: int, memory: int, fixed: int
+) -> tuple[int, Fit | None]:
+    """Return the largest number for which there is a plan, and that plan.
+
+    attempt  returns the plan for a batch or depth, or why there is none
+    most     a number above which there is certainly none
+    memory   bytes of the device
+    fixed    about so many of them do not grow with the number
+
+    Bytes grow nearly linearly, so a guess is seldom far off. Every smaller number must
+    fit, too.
+    """
+    low, best = 0, None
+    high, guess, step = most + 1, most, 1
+    while high - low > 1:
+        answer = attempt(guess)
+        if isinstance(answer, Fit):
+            low, best = guess, answer
+            guess, step = low + step, 2 * step
+        else:
+            high = guess
+            guess = (low + high) // 2
+            if answer.step != "the host" and answer.least > max(fixed, memory):
+                guess = high * (memory - fixed) // (answer.least - fixed)
+        guess = max(low + 1, min(guess, high - 1))
+    return low, best
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:

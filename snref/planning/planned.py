@@ -76,7 +76,7 @@ def plan(
         if host_memory is not None:
             overrides["host_capacity"] = parsed(host_memory)
         try:
-            name, options, made = _planned(
+            name, options, made = plan_route(
                 whole,
                 costs,
                 preset,
@@ -94,7 +94,7 @@ def plan(
     )
 
 
-def _planned(
+def plan_route(
     whole: Plan,
     costs: Costs,
     preset: str | None,
@@ -103,7 +103,10 @@ def _planned(
     effort: float,
     overrides: Overrides,
 ) -> tuple[str, Options, Plan]:
-    """By which name, with which options, which plan."""
+    """Plan a route. Returns the planner's name, the options, and the plan.
+
+    capacity  bytes for what is scheduled; the rest as for ``plan``
+    """
     if policy is not None:
         own = replace(_options(policy), capacity=capacity, slab=capacity)
         options = replace(own, **overrides)

@@ -50,6 +50,74 @@ def test_the_largest_batch_fits_and_the_next_does_not(command):
         snref.plan(find("alexnet", batch + 1), memory=2 * 10**9)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"preset": "liveness"},
+        {"preset": "cache"},
+        {"policy": "vdnn-all"},
+        {"policy": "chen"},
+        {"policy": "vdnn-all", "host_memory": 80_000_000},
+        pytest.param({"host_memory": 60_000_000}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_largest_batch_of_a_planner_fits_and_the_next_does_not(command, given):
+    options = " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value in given.items()
+    )
+    code, report = fit(command, f"alexnet --batch 1 --memory 1GB {options}")
+    assert code == 0 and report["asked"]["fits"]
+    batch, best = report["largest"], report["at_largest"]
+    planned = snref.plan(find("alexnet", batch), memory=10**9, **given)
+    assert best["total_bytes"] == planned.total_bytes <= 10**9
+    assert best["host_bytes"] == planned.host_bytes <= given.get("host_memory", 10**9)
+    assert best["images_per_second"] == batch / planned.timeline.seconds
+    assert best["planner"] == given.get("preset", given.get("policy", "least time"))
+    with pytest.raises(OutOfMemory):
+        snref.plan(find("alexnet", batch + 1), memory=10**9, **given)
+
+
+def test_no_batch_may_fit_with_a_planner_of_your_own(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def keep(route, options, costs): return route")
+    _, report = fit(command, "lenet --batch 8 --memory 7MB --policy mine:keep")
+    assert report["largest"] > 0
+    code, report = fit(command, "lenet --batch 8 --memory 5MB --policy mine:keep")
+    assert code == 1 and report["largest"] == 0
+    assert report["at_largest"] is report["at_best_throughput"] is None
+
+
+def test_the_best_throughput_is_that_of_the_largest_batch_or_of_one_of_its_halves(
+    command,
+):
+    _, report = fit(command, "alexnet --batch 8 --memory 1GB --preset superneurons")
+    best, largest = report["at_best_throughput"], report["at_largest"]
+    assert best["images_per_second"] >= largest["images_per_second"]
+    assert best["batch"] in {report["largest"] >> i for i in range(3)}
+    planned = snref.plan(
+        find("alexnet", best["batch"]), memory=10**9, preset="superneurons"
+    )
+    assert best["modelled"]["seconds"] == planned.timeline.seconds
+
+
+def test_whether_a_net_fits_with_no_saving_is_said(command):
+    net = find("lenet", 8)
+    held = snref.plan(net, preset="baseline", overwrite="never")
+    need = held.total_bytes
+    _, report = fit(command, f"lenet --batch 8 --memory {need}")
+    assert report["without_saving"] == {"fits": True, "total_bytes": need}
+    _, report = fit(command, f"lenet --batch 8 --memory {need - 1}")
+    assert not report["without_saving"]["fits"] and report["asked"]["fits"]
+    _, out, _ = command(f"fit lenet --batch 8 --memory {need - 1}")
+    assert f"none in place, it would not fit: {need:,} bytes" in out
+
+
+def test_a_preset_and_a_policy_are_not_named_together(capsys):
+    with pytest.raises(SystemExit):
+        main(["fit", "lenet", "--preset", "cache", "--policy", "chen"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
 def test_what_does_not_fit_says_what_would_and_exits_with_1(command):
     code, report = fit(command, "alexnet --batch 200 --memory 1GB")
     assert code == 1 and not report["asked"]["fits"]
