@@ -16,11 +16,12 @@ partitioner (a minimum cut) narrows the choice before; that is left out.
 from collections.abc import Sequence
 
 from snref.plans import OutOfMemory, Plan, Run, Tensor, memory
-from snref.policies.rebuilding import ENDLESS, kept_for_backward, rebuild
+from snref.policies.rebuilding import kept_for_backward, rebuild
 from snref.scheduler import complete
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.options import Options
+from snref.scheduler.slab import ENDLESS
 from snref.timing.costs import Costs
 
 SLOTS = 1024  # of the knapsack

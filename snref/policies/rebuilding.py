@@ -10,11 +10,11 @@ from snref.scheduler import complete
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.options import Options
 from snref.scheduler.placement import place
+from snref.scheduler.slab import ENDLESS
 from snref.timing.costs import Costs
 
 Stay: TypeAlias = Literal["to the last use", "for one run"]
 ATTEMPTS = 12  # to find addresses
-ENDLESS = 1 << 62  # bytes
 
 
 class NotApplicable(ValueError):

@@ -23,11 +23,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from snref.plans import Offload, OutOfMemory, Plan, Prefetch, Run, Step, Tensor
-from snref.policies.rebuilding import ENDLESS, first_backward, kept_for_backward
+from snref.policies.rebuilding import first_backward, kept_for_backward
 from snref.scheduler import complete
 from snref.scheduler.algorithms import choose
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.options import Options
+from snref.scheduler.slab import ENDLESS
 from snref.timing.costs import Costs
 
 

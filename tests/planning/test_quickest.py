@@ -9,7 +9,7 @@ from snref.nets import find, random_net
 from snref.planning.bound import bound
 from snref.planning.quickest import least_time
 from snref.planning.quickest.forecast import forecast
-from snref.planning.quickest.frontier import ENDLESS, Frontier
+from snref.planning.quickest.frontier import Frontier
 from snref.planning.quickest.gaps import Decisions, Problem
 from snref.planning.quickest.order import order
 from snref.planning.quickest.search import Limits, all_leave, repaired, swept
@@ -24,9 +24,10 @@ from snref.plans import (
     memory,
 )
 from snref.plans.verification import verify
-from snref.scheduler import PRESETS, schedule
+from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.placement import place
+from snref.scheduler.slab import ENDLESS
 from snref.timing import roofline
 from snref.timing.costs import Costs
 from snref.timing.timeline import simulate
@@ -243,6 +244,20 @@ def test_the_host_s_memory_is_a_limit(share):
     limit = int(share * max(host_memory(free)))
     _, plan = least_time(whole, costs, size, host_capacity=limit)
     assert max(host_memory(plan), default=0) <= limit
+
+
+@pytest.mark.parametrize("seed", [17, 29, 34])
+def test_there_is_a_plan_where_the_cache_has_one_though_the_host_is_small(seed):
+    whole = route(random_net(seed, batch=2))
+    costs = roofline.costs(whole, roofline.machine("virtual:k40c"))
+    least = lower_bound(overwrite(whole, "gradients"))
+    cached = Options(
+        recompute="cost-aware", transfers="cache", capacity=least, slab=least
+    )
+    host = max(host_memory(schedule(whole, cached)))
+    _, plan = least_time(whole, costs, least, effort=0.1, host_capacity=host)
+    assert extent(plan) <= least
+    assert max(host_memory(plan)) <= host
 
 
 def test_the_lower_bound_has_a_plan_and_a_byte_less_has_none():

@@ -14,6 +14,7 @@ the capacity, the next above it, and the fine ones just below it are searched.
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
+from typing import get_args
 
 from snref.planning.quickest.forecast import Forecast, forecast
 from snref.planning.quickest.gaps import Decisions, Problem
@@ -27,9 +28,20 @@ from snref.planning.quickest.search import (
     swept,
 )
 from snref.planning.quickest.writing import written
-from snref.plans import ALIGNMENT, Plan, aligned, extent, lower_bound, memory
+from snref.plans import (
+    ALIGNMENT,
+    Plan,
+    aligned,
+    extent,
+    host_memory,
+    lower_bound,
+    memory,
+)
 from snref.scheduler.cache_refinements import refined_cache
+from snref.scheduler.options import Strategy
 from snref.scheduler.placement import place
+from snref.scheduler.recomputation import recompute
+from snref.scheduler.slab import ENDLESS
 from snref.timing.timeline import simulate
 
 WORK = 100_000  # runs that are looked at on a coarse level, if effort is 1
@@ -40,7 +52,6 @@ SHARES = (1.0, 0.8)  # of the capacity for tensors: 0.8 leaves some for workspac
 IMPROVED = 4  # starts that are improved before the best of them is chosen
 ATTEMPTS = 10  # to find addresses
 DEEP = 5_000  # runs of a route for which a search must be short
-ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +165,25 @@ class Frontier:
                 decisions, price = self._search(before, left, tries)
             else:
                 left -= max(excess, ALIGNMENT)
-        if before is None and self.limits == Limits():
-            # The tensor cache has a plan for every level, if not a quick one.
-            plan = refined_cache(Plan(problem.runs), level)
-            return self._point(plan, all_leave(problem, self.limits))
+        if before is None and self.limits.copies and self.limits.reruns:
+            cached = self._of_the_cache(level)
+            if cached is not None:
+                return self._point(cached, all_leave(problem, self.limits))
+        return None
+
+    def _of_the_cache(self, level: int) -> Plan | None:
+        """A plan of the tensor cache: there is one for every level, if not a quick one.
+
+        Recomputation makes it need less of the host, if that has a limit.
+        """
+        for strategy in (None, *get_args(Strategy)):
+            runs = recompute(Plan(self.problem.runs), strategy)
+            if lower_bound(runs) > level:
+                continue
+            plan = refined_cache(runs, level)
+            host = self.limits.host
+            if host is None or max(host_memory(plan)) <= host:
+                return plan
         return None
 
     def _search(
