@@ -506,3 +506,42 @@ def test_a_shape_may_be_handed_to_a_device_function(run):
     b = a.copy()
     run(turned_over)[1, (4, 2)](b)
     assert (b == a[::-1]).all()
+
+
+class Answer(IntEnum):
+    YES, NO = 5, 6
+
+
+@cuda.jit(device=True)
+def first_positive(a, b, i):
+    """Returns an element, or what a function returns, on each of its paths."""
+    for k in range(2):
+        if a[i, k] > 0:
+            return a[i, k]
+    if b[i] > 8:
+        return Answer["YES"]
+    elif b[i] > 6:
+        return Answer.NO
+    return abs(b[i])
+
+
+@cuda.jit(device=True)
+def pair_of(a, b, i):
+    if a[i, 0] > 0:
+        return a[i, 0], a[i, 1]
+    return b[i], 1
+
+
+@cuda.jit
+def results_of_paths(out, a, b):
+    i = cuda.grid(1)
+    x, y = pair_of(a, b, i)
+    out[i] = first_positive(a, b, i) + 10 * x + 100 * y
+
+
+@pytest.mark.parametrize("mode", [simt.compile, simt.check, simt.debug])
+def test_each_path_of_a_device_function_gives_its_own_result(mode):
+    a = np.array([[1, 2], [-1, 3], [-1, -1], [-1, -1], [-1, -1]])
+    b, out = np.array([0, 0, -4, 7, 9]), np.zeros(5, np.int64)
+    mode(results_of_paths)[1, 5](out, a, b)
+    assert out.tolist() == [211, 103, 64, 176, 195]

@@ -223,7 +223,7 @@ def _by_value(node: ast.expr) -> ast.expr:
 def _fold(node: ast.expr) -> ast.expr:
     """Compute what is made of constants only.
 
-    >>> [ast.unparse(_fold(expression(e))) for e in ("4 * 16", "n * 2")]
+    >>> [ast.unparse(_fold(ir.expression(e))) for e in ("4 * 16", "n * 2")]
     ['64', 'n * 2']
     """
     operands: dict[type, Callable[[Any], list[ast.expr]]] = {

@@ -97,7 +97,9 @@ class Scope:
         body = desugar(plain, ir.names(tree), self.fail)
         self.body, self.result = without_returns(body, kernel)
         unit.taken |= ir.names(tree)
-        self.several = rebound(self.body, self.params, unit.taken)
+        results = [self.result] if isinstance(self.result, str) else self.result or ()
+        read = [at(ast.Expr(name(n)), tree.lineno) for n in results]  # by the caller
+        self.several = rebound([*self.body, *read], self.params, unit.taken)
         stored = [ir.names(s, store=True) for s in self.body]
         self.locals = set(self.params).union(self.nested, *stored)
         if self.rest:
