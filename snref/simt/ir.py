@@ -289,8 +289,8 @@ def name(id: str, store: bool = False) -> ast.Name:
 def constant(value: Any) -> ast.expr:
     """The number as an expression that prints as Python.
 
-    >>> ast.unparse(constant(math.nan)), ast.unparse(constant(math.inf))
-    ('1e309 - 1e309', '1e309')
+    >>> [ast.unparse(constant(float(number))) for number in ("nan", "inf")]
+    ['1e309 - 1e309', '1e309']
     """
     if isinstance(value, float) and value != value:
         return expression("1e309 - 1e309")

@@ -262,6 +262,15 @@ def test_every_block_runs_once_however_few_or_many():
             assert (counts == np.arange(1, blocks + 1)[:, None]).all()
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, also where the tests run in the background without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("way", ["raised here", "signalled"])
 def test_after_an_interrupt_nobody_writes(monkeypatch, way):
     """Ctrl-C while workers are under way: they are waited for, no block begins."""
