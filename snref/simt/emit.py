@@ -22,6 +22,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numba
+from numba.np import numpy_support
+
 from snref.simt import ir
 from snref.simt.frame import Frame
 from snref.simt.guards import bounded, integers
@@ -117,6 +120,8 @@ def _module(kernel: Kernel, frame: Frame, printer: _Printer) -> Iterator[str]:
 
 
 def _type(dtype: Any) -> str:
+    if isinstance(dtype, numba.types.Record):  # as NumPy writes it
+        return f"numba.from_dtype(numpy.{numpy_support.as_dtype(dtype)!r})"
     name = "boolean" if dtype.name == "bool" else dtype.name
     return f"numba.types.{name}"
 
@@ -157,7 +162,7 @@ class _Printer:
             if function == ir.CLEAR:
                 return [f"{slot(argument)}[:] = False"]
             if function == ir.REFUSE:
-                return [f"return {int(argument) + 1} + (_b << 16)"]
+                return [f"return {ast.unparse(ir.ending(int(argument)))}"]
         return self.style.statement(stmt, False)
 
     def control(self, node: Control, depth: int) -> None:

@@ -65,6 +65,8 @@ RESERVED |= {*THREAD, *BLOCK, *GRID}
 # the function's first one, so what is made of it does not depend on where it stands.
 FUNCTION = 1_000_000
 
+THREADS_ALIKE = 0xFFF  # in place of a thread's number: more than a block can have
+
 Loop: TypeAlias = ast.For | ast.While
 LOOPS = (ast.For, ast.While)
 Compound: TypeAlias = ast.If | ast.For | ast.While
@@ -81,8 +83,11 @@ class KernelError(Exception):
 
     findings: tuple[Any, ...] = ()
     kind = "refused"
+    file = ""  # its path
     line: int | None = None
     block: int | None = None  # its number in the grid, where one ended the launch
+    thread: int | None = None  # its number in the block, where it is known
+    raises: tuple[type[Exception], tuple[Any, ...]] | None = None  # by the kernel
 
 
 @dataclass(frozen=True)
@@ -163,8 +168,24 @@ def located(
     """The error to raise for a problem at this line."""
     file, number = line_of_file(sources, line)
     error = KernelError(f"{Path(file).name}:{number}: {kernel}: {text}")
-    error.kind, error.line = kind, number
+    error.kind, error.file, error.line = kind, file, number
     return error
+
+
+def ending(site: int, thread: ast.expr | None = None) -> ast.expr:
+    """What the machine code returns if a site, the n-th of `sites`, ends the launch.
+
+    >>> came_to(eval(ast.unparse(ending(3, ast.Constant(31))), {"_b": 5}))
+    (3, 31, 5)
+    """
+    who = ast.unparse(thread) if thread is not None else THREADS_ALIKE
+    return expression(f"{site + 1} + ({who} << 16) + (_b << 28)")
+
+
+def came_to(status: int) -> tuple[int, int | None, int]:
+    """The site, the thread if it is known, and the block that `ending` speaks of."""
+    site, thread = (status & 0xFFFF) - 1, status >> 16 & 0xFFF
+    return site, None if thread == THREADS_ALIKE else thread, status >> 28
 
 
 @contextmanager

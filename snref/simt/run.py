@@ -24,12 +24,12 @@ from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.indices import indices
 from snref.simt.infer import infer, refusal
-from snref.simt.ir import Kernel, KernelError, Source, listing, located
+from snref.simt.ir import Kernel, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
 from snref.simt.lockstep import lockstep
 from snref.simt.split import split
 from snref.simt.storage import storage
-from snref.simt.style import Style
+from snref.simt.style import Debugging, Style
 from snref.simt.uniform import uniform
 from snref.simt.waiting import with_ends
 from snref.simt.webs import webs
@@ -59,7 +59,7 @@ def stages(
     `assume`: integer arguments are not negative (see `indices`).
     """
     made: dict[str, Any] = {}
-    made["front"] = style.prepared(front(kernel, block, types, dynamic))
+    made["front"] = style.prepared(front(kernel, block, types, dynamic, style.debug))
     made["webs"] = webs(with_ends(made["front"]))
     made["indices"] = indices(made["webs"], assume and not style.exact)
     made["uniform"] = uniform(made["indices"])
@@ -99,6 +99,10 @@ class Compiled:
         self.function = python_function(kernel)
         if not isinstance(self.function, (FunctionType, MethodType)):
             raise TypeError(f"a kernel is a function written with def, not {kernel!r}")
+        options = getattr(kernel, "targetoptions", {})
+        debug = options.get("debug") and not options.get("fastmath")
+        if debug and self.style is Style:
+            self.style = Debugging
         self.threads = threads or os.cpu_count() or 1
         self.modules: dict[Any, Module] = {}
         self.__name__ = getattr(self.function, "__name__", "kernel")
@@ -183,7 +187,7 @@ class Module:
             return stages(function, block, types, dynamic, style, assume)
 
         def read() -> Kernel:
-            return front(function, block, types, dynamic)
+            return front(function, block, types, dynamic, style.debug)
 
         self.stages, self.read, self.types = made, read, types
         self.seconds: dict[Any, float] = {}  # of cores, by what a launch looked like
@@ -248,10 +252,10 @@ class Module:
         given = (*arguments, *self.constants, arena, *more)
         status = self.code(first, last, *grid, *given)
         if status:
-            site, block = (status & 0xFFFF) - 1, status >> 16
-            why = self.stages()["lockstep"].sites[site]
-            ended = KernelError(f"{why} (block {block})")
-            ended.kind, ended.line, ended.block = why.kind, why.line, block
+            site, thread, block = ir.came_to(status)
+            ended = self.stages()["lockstep"].sites[site]
+            ended.args = (f"{ended} (block {block})",)
+            ended.block, ended.thread = block, thread
             raise ended
 
 

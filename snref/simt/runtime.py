@@ -15,7 +15,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, typing
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 
@@ -106,6 +107,51 @@ def _array(context, builder, array, shape, data):
         meminfo=None,  # nobody counts references to it
     )
     return out._getvalue()
+
+
+# ------------------------------------------------------------------ signatures
+
+
+def converter(called: str, signatures: list[str]) -> Any:
+    """A function that converts a tuple as the signature says that fits it best.
+
+    It returns those that are numbers, and a 0 of the type of the result, or None.
+    """
+    scope = {**vars(types), "bool": types.boolean}
+    cases = [eval(text, scope) for text in signatures]
+    cases = [typing.signature(result or types.none, *kinds) for kinds, result in cases]
+
+    @intrinsic
+    def convert(context, given):
+        kinds = tuple(map(types.unliteral, given))
+        case = context.resolve_overload(called, cases, kinds, {})
+        if case is None:
+            raise TypingError(f"{called} has no signature for {kinds}")
+        scalar = types.Number, types.Boolean
+        numbers = [i for i, kind in enumerate(case.args) if isinstance(kind, scalar)]
+        like = case.return_type if isinstance(case.return_type, scalar) else types.none
+
+        def build(context, builder, signature, args):
+            every = cgutils.unpack_tuple(builder, args[0])
+            values = [every[i] for i in numbers]
+            values.append(context.get_constant_null(like))
+            return context.make_tuple(builder, signature.return_type, values)
+
+        kinds = [*(case.args[i] for i in numbers), like]
+        return types.Tuple(kinds)(types.Tuple(case.args)), build
+
+    return convert
+
+
+@intrinsic
+def as_type_of(typing, like, value):
+    """The value, converted to the type of another one; as it is if that is None."""
+    wanted = value if isinstance(like, types.NoneType) else like
+
+    def build(context, builder, signature, args):
+        return args[1]
+
+    return wanted(like, wanted), build
 
 
 # ------------------------------------------------------------------ atomics

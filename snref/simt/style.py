@@ -28,6 +28,7 @@ class Style:
 
     rows = True  # may a row of threads go through a whole nest of loops?
     independent = True  # is one thread's access of an element no other's business?
+    debug = False  # does the kernel raise what Python would?
     exact = False  # must each thread do the loads that all threads share?
     wrap = "from snref.simt.runtime import wrap as _wrap"  # an index from the end
     imports: Sequence[str] = ()
@@ -77,6 +78,12 @@ class Style:
     def index(self, node: Any, inside: bool) -> Any:
         new = _Index(self.kernel, self.local, inside).visit(copy.deepcopy(node))
         return new and ast.fix_missing_locations(new)
+
+
+class Debugging(Style):
+    """Kernels of `@cuda.jit(debug=True)`, which raise some of what Python would."""
+
+    debug = True
 
 
 class _Index(ast.NodeTransformer):

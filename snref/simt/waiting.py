@@ -7,7 +7,7 @@ next one reads, no other thread ever will, and the loop goes on for ever:
     while atomic_cas(lock, 0, 0, 1) != 0:     _moved1 = True
         count += 1                            while True:
                                   ->              if not _moved1:
-                                                      return 1 + (_b << 16)
+                                                      return 1 + ...
                                                   _moved1 = False
                                                   _old1 = atomic_cas(lock, 0, 0, 1)
                                                   if _old1 == 0:
@@ -118,7 +118,7 @@ class _Ends:
             "too, a block may not start before others have ended"
         )
         self.sites.append(self.kernel.error(line, problem, "endless-wait"))
-        ended = expression(f"{len(self.sites)} + (_b << 16)")
+        ended = ir.ending(len(self.sites) - 1)
         idle = ast.UnaryOp(ast.Not(), name(wait.moved))
         end = at(ast.If(idle, [ast.Return(ended)], []), line)
         begin = assign(wait.moved, ast.Constant(False), line)

@@ -602,6 +602,106 @@ def test_warnings_of_slow_programs_are_for_those_who_ask(monkeypatch, recwarn):
             nothing[2, 1]()
 
 
+def test_a_copy_of_a_host_array_is_warned_of_if_asked(monkeypatch, recwarn):
+    with installed():
+
+        @cuda.jit
+        def nothing(a):
+            pass
+
+        nothing[1, 1](np.zeros(1))
+        monkeypatch.setattr(config, "CUDA_WARN_ON_IMPLICIT_COPY", 1)
+        nothing[1, 1](cuda.device_array(1))
+        nothing[1, 1](cuda.mapped_array(1))
+        assert not recwarn
+        for host in (np.zeros(1), cuda.pinned_array(1)):
+            with pytest.warns(NumbaPerformanceWarning, match="will incur copy") as told:
+                nothing[1, 1](host)
+            assert told[0].filename == __file__
+
+
+SEVEN = "seven"
+
+
+class Unusual(Exception):
+    """An exception of a program's own."""
+
+
+@cuda.jit(device=True)
+def checked_helper(x):
+    if x > 100:
+        raise ValueError("of a device function")
+    return x
+
+
+def risky(out, a, pair):
+    i = cuda.grid(1)
+    if a[i] == 7:
+        raise Unusual(SEVEN, 7)
+    elif a[i] == 8:
+        raise Unusual
+    elif a[i] == 9:
+        out[i] = out.shape[i]
+    elif a[i] == 10:
+        out[i] = pair[-i]
+    elif a[i] == 11:
+        out[i] += (1, 2)[i]
+    elif a[i] == 12 and 1 // (a[i] - 12) > 0:
+        out[i] = 1
+    elif a[i] == 13:
+        out[i] %= a[i] - 13
+    else:
+        out[i] = checked_helper(a[i]) / a[i]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (7, Unusual, ": seven"),
+        (8, Unusual, ""),
+        (9, IndexError, ": tuple index out of range"),
+        (10, IndexError, ": tuple index out of range"),
+        (11, IndexError, ": tuple index out of range"),
+        (12, ZeroDivisionError, ": division by zero"),
+        (13, ZeroDivisionError, ": division by zero"),
+        (0, ZeroDivisionError, ": division by zero"),
+    ],
+)
+def test_with_debug_a_kernel_raises_as_on_a_gpu(value, error, text):
+    a = np.ones(64, np.int64)
+    a[35] = value
+    with installed():
+        kernel = cuda.jit(debug=True, opt=False)(risky)
+        with pytest.raises(error) as raised:
+            kernel[2, 32](np.zeros(64), a, (1, 2))
+    lines, first = inspect.getsourcelines(risky)
+    place = f"In function 'risky', file {__file__}, line "
+    message = str(raised.value.args[0])
+    assert message.startswith(place)
+    line = lines[int(message.removeprefix(place).split(",")[0]) - first]
+    assert line.split()[0] in ("raise", "out[i]", "elif")
+    assert message.endswith(f"tid=[0, 0, 3] ctaid=[0, 0, 1]{text}")
+    assert raised.value.args[1:] == ((7,) if value == 7 else ())
+
+
+def test_an_exception_of_a_device_function_is_an_error_of_the_kernel():
+    with installed():
+        kernel = cuda.jit(debug=True, opt=False)(risky)
+        with pytest.raises(simt.KernelError, match="raise ValueError"):
+            kernel[1, 1](np.zeros(1), np.full(1, 101), (1, 2))
+
+
+def test_without_debug_and_with_fastmath_a_division_by_zero_goes_on():
+    def divide(out, a):
+        out[0] = 1.0 / a[0]
+
+    with installed():
+        for options in ({}, {"debug": True, "opt": False, "fastmath": True}):
+            out = np.zeros(1)
+            cuda.jit(**options)(divide)[1, 1](out, np.zeros(1))
+            assert out[0] == np.inf
+
+
 def test_half_precision_is_refused():
     with installed():
 

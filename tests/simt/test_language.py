@@ -27,9 +27,13 @@ with installed():
     def byte_sum(x, y):
         return x + y
 
-    @cuda.jit([int32(int32), float32(float32)], device=True)
+    @cuda.jit([float32(float32), int32(int32)], device=True)
     def of_two_types(x):
-        return x
+        return x * 1.1
+
+    @cuda.jit(["(int64[:], int64)", "(float64, int64)"], device=True)
+    def of_arrays_too(x, y):
+        return y
 
 
 @cuda.jit
@@ -39,8 +43,15 @@ def sums(out, a):
 
 
 @cuda.jit
-def of_several(out):
-    out[0] = of_two_types(1)
+def of_several(out, a):
+    out[0] = of_two_types(int32(17))
+    out[1] = of_two_types(float32(1.5))
+    out[2] = of_two_types(a[0])
+
+
+@cuda.jit
+def of_no_number(out):
+    out[0] = of_arrays_too(out, 1)
 
 
 def test_arguments_and_result_of_a_device_function_get_the_types_declared():
@@ -49,9 +60,21 @@ def test_arguments_and_result_of_a_device_function_get_the_types_declared():
     assert out.tolist() == [6, 44]
 
 
-def test_several_signatures_of_a_device_function_are_refused():
-    with pytest.raises(simt.KernelError, match="has several signatures"):
-        simt.compile(of_several)[1, 1](np.zeros(1))
+@pytest.mark.parametrize("mode", [simt.compile, simt.check])
+def test_the_signature_that_fits_arguments_best_converts_them_and_the_result(mode):
+    out = np.zeros(3)
+    mode(of_several)[1, 1](out, np.array([3], np.int16))
+    assert out.tolist() == [18, np.float32(1.5 * 1.1), 3]
+
+
+def test_arguments_that_no_signature_fits_are_refused():
+    with pytest.raises(simt.KernelError, match="of_two_types has no signature for"):
+        simt.compile(of_several)[1, 1](np.zeros(3), np.array([1j]))
+
+
+def test_signatures_that_differ_in_what_is_a_number_are_refused():
+    with pytest.raises(simt.KernelError, match="of_arrays_too has several signatures"):
+        simt.compile(of_no_number)[1, 1](np.zeros(1))
 
 
 def test_signatures_are_part_of_the_key():
@@ -545,3 +568,55 @@ def test_each_path_of_a_device_function_gives_its_own_result(mode):
     b, out = np.array([0, 0, -4, 7, 9]), np.zeros(5, np.int64)
     mode(results_of_paths)[1, 5](out, a, b)
     assert out.tolist() == [211, 103, 64, 176, 195]
+
+
+ALIGNED = np.dtype([("x", np.float32), ("v", np.int16, 3)], align=True)
+PACKED = np.dtype([("a", np.int8), ("x", np.float64)])
+
+
+@cuda.jit(device=True)
+def element(a, i):
+    return a[i]
+
+
+@cuda.jit(device=True)
+def neighbours(a, i):
+    return a[i], a[i + 1]
+
+
+@cuda.jit
+def records_in_arrays_of_the_kernel(out, a, b):
+    s = cuda.shared.array(32, ALIGNED)
+    own = cuda.local.array(2, PACKED)
+    t = cuda.threadIdx.x
+    s[t] = a[t]
+    own[1] = b[0]
+    cuda.syncthreads()
+    out[t] = element(s, 31 - t).v[1] + own[1].x
+    here = element(a, t)
+    first, second = neighbours(a, 0)
+    out[t] += here.x + first.x + second.x
+
+
+def test_records_in_shared_and_local_arrays_and_from_device_functions():
+    a, b, out = np.zeros(32, ALIGNED), np.zeros(1, PACKED), np.zeros(32)
+    a["x"], a["v"][:, 1], b["x"] = np.arange(32) * 1000, np.arange(32), 0.5
+    simt.compile(records_in_arrays_of_the_kernel)[1, 32](out, a, b)
+    t = np.arange(32)
+    assert out.tolist() == (31 - t + 0.5 + 1000 * t + 1000).tolist()
+
+
+@cuda.jit
+def loop_over_vectors(out, a):
+    t = cuda.threadIdx.x
+    one, two = cuda.float32x2(1, 2), cuda.float32x2(a[t], t)
+    for k, v in enumerate((one, two, one)):
+        out[t] += (k + 1) * (v.x + 10 * v.y)
+    cuda.cg.this_grid()
+
+
+@pytest.mark.parametrize("mode", [simt.compile, simt.check])
+def test_a_loop_runs_over_vectors(mode):
+    out = np.zeros(2)
+    mode(loop_over_vectors)[1, 2](out, np.array([4.0, 5.0]))
+    assert out.tolist() == [92, 114]

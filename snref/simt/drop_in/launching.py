@@ -8,15 +8,17 @@ types; that one goes to `simt.compile` with NumPy arrays at its first launch. Op
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
 import numba
 import numpy as np
 from numba import cuda
-from numba.core import sigutils, types
-from numba.core.errors import NumbaError, TypingError
+from numba.core import config, sigutils, types
+from numba.core.errors import NumbaError, NumbaPerformanceWarning, TypingError
 from numba.core.registry import cpu_target
 from numba.core.serialize import ReduceMixin
 from numba.cuda.args import ArgHint, In
@@ -67,7 +69,8 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
     @functools.cached_property
     def compiled(self) -> Any:
         """What `simt` makes of the kernel, at its first launch."""
-        return self.mode(implemented(self.py_func, self.argument_types))
+        function = implemented(self.py_func, self.argument_types)
+        return self.mode(SimpleNamespace(py_func=function, targetoptions=self.options))
 
     @functools.cached_property
     def cooperative(self) -> bool:
@@ -138,6 +141,8 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
                 extension.prepare_args(*p, stream=stream, retr=afterwards)
                 for p in prepared
             ]
+        if config.CUDA_WARN_ON_IMPLICIT_COPY:
+            _warn_of_copies(a for _, a in prepared)
         values = [_value(a) for _, a in prepared]
         wanted = tuple(kind for kind, _ in prepared)
         like = wanted, *map(kind_of, values)
@@ -151,6 +156,8 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
         try:
             self.compiled[grid, block, stream, sharedmem](*values)
         except KernelError as refusal:
+            if self.options.get("debug") and refusal.raises:
+                raise _raised(refusal, self.entry_name, grid, block) from None
             self._refuse_as_numba_does(refusal)
             raise
         for do in afterwards:
@@ -183,6 +190,22 @@ class Untyped(KernelError, TypingError):  # type: ignore[misc]
 
     def __init__(self, refusal: KernelError, error: NumbaError):
         TypingError.__init__(self, f"{refusal}\n{error.msg}", highlighting=False)
+
+
+def _raised(
+    ended: KernelError, kernel: str, grid: Dimensions, block: Dimensions
+) -> Exception:
+    """The exception of the kernel, told as Numba tells it for `debug=True`."""
+    assert ended.raises is not None
+    kind, arguments = ended.raises
+    tid, ctaid = (
+        [n // (x * y), n // x % y, n % x]  # z, y, x
+        for n, (x, y, _) in ((ended.thread or 0, block), (ended.block or 0, grid))
+    )
+    place = f"In function {kernel!r}, file {os.path.abspath(ended.file)}, "
+    place += f"line {ended.line}, tid={tid} ctaid={ctaid}"
+    first, *more = arguments or ("",)
+    return kind(f"{place}: {first}" if arguments else place, *more)
 
 
 def kernels(run: Compiler) -> type[Kernel]:
@@ -335,6 +358,14 @@ def _value(argument: Any) -> Any:
     if getattr(value, "dtype", None) == np.float16:
         refuse("a launch", "half-precision")
     return value
+
+
+def _warn_of_copies(arguments: Iterable[Any]) -> None:
+    """Warn, as Numba does if it is asked to, of arrays that a GPU gets a copy of."""
+    for a in arguments:
+        if isinstance(a, np.ndarray) and not hasattr(a, "__cuda_array_interface__"):
+            what = "Host array used in CUDA kernel will incur copy overhead"
+            warnings.warn(NumbaPerformanceWarning(what), stacklevel=5)
 
 
 _EXACT = {int: types.int64, float: types.float64, complex: types.complex128}

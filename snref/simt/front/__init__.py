@@ -49,10 +49,17 @@ __all__ = ["front", "python_function"]
 
 
 def front(
-    kernel: Any, block: tuple[int, int, int], types: Sequence[Any], dynamic: int = 0
+    kernel: Any,
+    block: tuple[int, int, int],
+    types: Sequence[Any],
+    dynamic: int = 0,
+    debug: bool = False,
 ) -> Kernel:
-    """Read the kernel for one block shape and these Numba types of its arguments."""
-    unit = Unit(block, dynamic)
+    """Read the kernel for one block shape and these Numba types of its arguments.
+
+    `debug`: it raises what Numba's `debug=True` makes it raise on a GPU.
+    """
+    unit = Unit(block, dynamic, debug)
     function = Function(python_function(kernel), unit)
     params = function.parameters(len(types))
     if len(types) != len(params):

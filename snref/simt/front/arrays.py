@@ -67,6 +67,8 @@ class Arrays(Expressions):
             problem = f"{target.id} is declared twice: give each array its own name"
             raise self.fail(value, problem)
         self.unit.ndim[new], self.unit.dtypes[new] = len(shape), dtype
+        if isinstance(dtype, numba.types.Record):
+            self.unit.imports["numpy"] = "import numpy"
         return True
 
     def dtype(self, node: ast.expr) -> Any:

@@ -19,6 +19,7 @@ from snref.simt.front.scope import Scope
 from snref.simt.front.unit import Unit
 from snref.simt.ir import assign, at, name
 
+DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
 
 
@@ -68,10 +69,77 @@ class Expressions(Scope):
                 parts = self.parts(base)
                 if parts and isinstance(place, ast.Constant):
                     return self.part(parts, place.value, node)
+                if self.unit.debug:
+                    self.within(base, place, node)
                 return views.element(base, place, ctx, self.unit.views)
             case _ if isinstance(node, _OPERATORS):
-                return _fold(_by_value(self.generic(node)))
+                return _fold(self.divided(_by_value(self.generic(node))))
         raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
+
+    def exception(self, node: ast.expr | None) -> tuple[Any, ...]:
+        """The class and the arguments of an exception that is raised; empty if they
+        are not known before the kernel runs."""
+        called = node.func if isinstance(node, ast.Call) else node
+        kind = self.object(called) if called is not None else None
+        given = node.args if isinstance(node, ast.Call) else []
+        if not isinstance(kind, type) or not issubclass(kind, Exception):
+            return ()
+        known = [a if isinstance(a, ast.Constant) else self.value(a) for a in given]
+        values = [a.value for a in known if isinstance(a, ast.Constant)]
+        return (kind, *values) if len(values) == len(given) else ()
+
+    def raising(self, node: ast.stmt | ast.expr, *raised: Any) -> ast.stmt:
+        """The statement that ends the launch: a thread raises this at this place."""
+        text = ast.unparse(node)
+        if not isinstance(node, ast.Raise):
+            text = f"{raised[0].__name__}: {raised[1]}: {text}"
+        error = self.unit.error(node, text, "raised")
+        if raised and not self.unit.calling:  # Numba, too: in the kernel itself only
+            error.raises = raised[0], raised[1:]
+        self.unit.sites.append(error)
+        thread = ir.expression(ir.thread_number(self.unit.block))
+        ended = ir.ending(len(self.unit.sites) - 1, thread)
+        end: ast.stmt = at(ast.Return(ended), node.lineno)
+        return end
+
+    def divided(self, node: ast.expr) -> ast.expr:
+        """A division, which raises with `debug=True` if the divisor is 0."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, DIVISIONS):
+            node.right = self.divisor(node.right, node)
+        return node
+
+    def divisor(self, value: ast.expr, node: ast.expr | ast.stmt) -> ast.expr:
+        """The value, which is not 0 behind the statements that come first."""
+        known = isinstance(value, ast.Constant) and value.value
+        if not self.unit.debug or known:
+            return value
+        if not isinstance(value, (ast.Name, ast.Constant)):
+            new = self.unit.fresh("divisor")
+            self.before.append(assign(new, value, node.lineno))
+            value = name(new)
+        zero = ast.Compare(value, [ast.Eq()], [ast.Constant(0)])
+        self.refuse_if(zero, node, ZeroDivisionError, "division by zero")
+        return value
+
+    def within(self, base: ast.expr, place: ast.expr, node: ast.expr) -> None:
+        """A thread that asks for a value that a tuple does not have raises."""
+        parts, size = self.parts(base), 0
+        match base:
+            case _ if parts is not None:
+                size = len(parts)
+            case ast.Attribute(ast.Name(a), "shape" | "strides"):
+                size = self.unit.ndim.get(a, 0)
+            case ast.Name(t):
+                size = self.unit.tuples.get(t, 0)
+        if size:
+            inside = ir.expression(f"{-size} <= {ast.unparse(place)} < {size}")
+            outside = ast.UnaryOp(ast.Not(), inside)
+            self.refuse_if(outside, node, IndexError, "tuple index out of range")
+
+    def refuse_if(self, test: ast.expr, node: Any, *raised: Any) -> None:
+        """A thread for which this is so raises."""
+        refused = ast.If(test, [self.raising(node, *raised)], [])
+        self.before.append(at(refused, node.lineno))
 
     def parts(self, value: ast.expr) -> list[ast.expr] | None:
         """The values of a tuple or vector; None if they have no expressions here."""
@@ -136,10 +204,15 @@ class Expressions(Scope):
         parts = vectors.copied(value, self.unit.vectors)
         return ast.Tuple(list(parts.values()), ast.Load()) if parts else value
 
-    def apart(self, node: ast.expr) -> tuple[list[ast.stmt], ast.expr]:
-        """An expression, and the statements it needs, kept out of `before`."""
+    def apart(
+        self, node: ast.expr, divided: ast.stmt | None = None
+    ) -> tuple[list[ast.stmt], ast.expr]:
+        """An expression, and the statements it needs, kept out of `before`; `divided`
+        is the statement that divides by it."""
         outer, self.before = self.before, []
         value = self.expr(node)
+        if divided is not None:
+            value = self.divisor(value, divided)
         needed, self.before = self.before, outer
         return needed, value
 

@@ -8,10 +8,9 @@ c[i] = square(a[i])                   _square1_x = a[i]
 from __future__ import annotations
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
 from numba.core import sigutils
@@ -20,7 +19,10 @@ from snref.simt import ir
 from snref.simt.front.recursion import calls_itself, outline
 from snref.simt.front.scope import Scope, as_function, python_function
 from snref.simt.front.statements import Statements
-from snref.simt.ir import name
+from snref.simt.ir import assign, name
+
+Converter: TypeAlias = tuple[Any, ...] | None  # a function, and its first argument
+_NUMBERS = (numba.types.Number, numba.types.Boolean)
 
 
 class Function(Statements):
@@ -42,7 +44,9 @@ class Function(Statements):
             return self.outlined(inner, node)
         stem = self.unit.fresh(inner.tree.name)
         bound = self.bound(inner, self.spread(node), node)
-        kinds, result = self.signature(inner, node, signatures)
+        kinds, result = self.signature(inner, signatures)
+        if len(signatures) > 1:
+            result = self.convert(inner, node, signatures, bound)
         stored = {n for s in inner.body for n in ir.names(s, store=True)}
         for local in inner.locals - inner.rename.keys():
             inner.rename[local] = name(f"{stem}_{local.lstrip('_')}")
@@ -64,9 +68,9 @@ class Function(Statements):
         if inner.result is None:
             return ast.Constant(None)
         if isinstance(inner.result, str):
-            value = copy.deepcopy(inner.rename[inner.result])
-            return ir.call(result, value) if result else value
-        parts = [copy.deepcopy(inner.rename[n]) for n in inner.result]
+            value = inner.expr(name(inner.result))
+            return ir.call(*result, value) if result else value
+        parts = [inner.expr(name(n)) for n in inner.result]
         return ast.Tuple(parts, ast.Load())
 
     def bound(
@@ -121,23 +125,57 @@ class Function(Statements):
         return True
 
     def signature(
-        self, inner: Function, node: ast.Call, signatures: Sequence[Any]
-    ) -> tuple[dict[str, str], str | None]:
+        self, inner: Function, signatures: Sequence[Any]
+    ) -> tuple[dict[str, str], Converter]:
         """The names of the types that a declared signature gives the parameters that
-        are numbers, and of the result's type; none without a signature."""
-        if not signatures:
+        are numbers, and what converts the result; none unless there is just one."""
+        if len(signatures) != 1:
             return {}, None
-        if len(signatures) > 1:
-            problem = f"{inner.tree.name} has several signatures: give it one, or none"
-            raise self.fail(node, problem)
         kinds, result = sigutils.normalize_signature(signatures[0])
-        numbers = (numba.types.Number, numba.types.Boolean)
         named = {
             p: self.type_name(kind)
             for p, kind in zip(inner.params, kinds, strict=False)
-            if isinstance(kind, numbers)
+            if isinstance(kind, _NUMBERS)
         }
-        return named, self.type_name(result) if isinstance(result, numbers) else None
+        if not isinstance(result, _NUMBERS):
+            return named, None
+        return named, (self.type_name(result),)
+
+    def convert(
+        self,
+        inner: Function,
+        node: ast.Call,
+        signatures: Sequence[Any],
+        bound: dict[str, ast.expr],
+    ) -> Converter:
+        """Convert the arguments that are numbers as one of several signatures says;
+        returns what converts the result.
+
+        Which one is known when Numba types the generated text: see `converter`.
+        """
+        called, unit = inner.tree.name, self.unit
+        known = [sigutils.normalize_signature(s) for s in signatures]
+        columns = list(zip(*(kinds for kinds, _ in known), strict=False))
+        number = [{isinstance(k, _NUMBERS) for k in column} for column in columns]
+        if any(len(both) > 1 for both in number):
+            problem = f"{called} has several signatures: a parameter is a number in all"
+            raise self.fail(node, f"{problem} of them, or in none")
+        choose, given = unit.fresh(f"{called}_as"), unit.fresh(f"{called}_given")
+        unit.imports[choose] = (
+            "from snref.simt.runtime import converter\n"
+            f"{choose} = converter({called!r}, {[repr(case) for case in known]})"
+        )
+        values = ast.Tuple([bound[p] for p in inner.params], ast.Load())
+        self.before.append(assign(given, ir.call(choose, values), node.lineno))
+        numbers = [p for p, n in zip(inner.params, number, strict=False) if n == {True}]
+        converted = [
+            ast.Subscript(name(given), ast.Constant(i), ast.Load())
+            for i in range(len(numbers) + 1)
+        ]
+        bound |= zip(numbers, converted, strict=False)
+        like = unit.fresh(f"{called}_like")
+        self.before.append(assign(like, converted[-1], node.lineno))
+        return unit.needs("as_type_of"), name(like)
 
     def is_itself(self, node: ast.expr) -> bool:
         """Does the expression name this very function?"""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from snref.simt import ir
 from snref.simt.front import records, vectors, views
 from snref.simt.front.calls import Calls
+from snref.simt.front.expressions import DIVISIONS
 from snref.simt.front.returns import for_those_who_stay, unmarked
 from snref.simt.ir import assign, at, expression, name
 
@@ -56,7 +57,8 @@ class Statements(Calls):
             case ast.AugAssign(target, op, value):
                 left = self.expr(target)
                 assert isinstance(left, (ast.Name, ast.Subscript, ast.Attribute))
-                needed, right = self.apart(value)
+                divided = stmt if isinstance(op, DIVISIONS) else None
+                needed, right = self.apart(value, divided)
                 if not needed:
                     return [at(ast.AugAssign(left, op, right), line)]
                 # the old value comes first, as Python would have it
@@ -69,11 +71,10 @@ class Statements(Calls):
             case ast.Expr(ast.Attribute() as value) if self.cuda_name(value):
                 called = ast.unparse(value)
                 raise self.fail(stmt, f"{called} does nothing: write {called}()")
+            case ast.Expr(value) if self.is_grid(value):
+                return []
             case ast.Raise():
-                text = ast.unparse(stmt)
-                self.unit.sites.append(self.unit.error(stmt, text, "raised"))
-                ended = expression(f"{len(self.unit.sites)} + (_b << 16)")
-                return [at(ast.Return(ended), line)]
+                return [self.raising(stmt, *self.exception(stmt.exc))]
             case ast.Expr(value):
                 result = self.expr(value)
                 effect = isinstance(result, ast.Call)

@@ -17,8 +17,8 @@ from snref.simt.ir import Array, KernelError, Source
 class Unit:
     """One kernel in the making: the names, files and arrays of all its functions."""
 
-    def __init__(self, block: tuple[int, int, int], dynamic: int):
-        self.block = block
+    def __init__(self, block: tuple[int, int, int], dynamic: int, debug: bool = False):
+        self.block, self.debug = block, debug
         self.dynamic = dynamic  # bytes of dynamic shared memory
         self.kernel = ""  # its name
         self.sources: list[Source] = []

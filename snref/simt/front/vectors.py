@@ -10,6 +10,7 @@ s += w.x * w.y                        w_x = v_x
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -58,9 +59,21 @@ def converted(kind: str, values: Sequence[ast.expr]) -> dict[str, ast.expr]:
 
 
 def copied(value: ast.expr, vectors: Vectors) -> dict[str, ast.expr] | None:
-    """The components of a vector; None if the value is none."""
-    held = _of(value, vectors)
-    return {c: name(v) for c, v in held.items()} if held else None
+    """The components of a vector, also of one of a tuple; None if the value is none."""
+    match value:
+        case ast.Subscript(ast.Tuple(each), place) if each:
+            held = [_of(v, vectors) or {} for v in each]
+            if held[0] and all(h.keys() == held[0].keys() for h in held):
+                return {
+                    c: ast.Subscript(
+                        ast.Tuple([name(h[c]) for h in held], ast.Load()),
+                        copy.deepcopy(place),
+                        ast.Load(),
+                    )
+                    for c in held[0]
+                }
+    found = _of(value, vectors)
+    return {c: name(v) for c, v in found.items()} if found else None
 
 
 def component(value: ast.expr, attribute: str, vectors: Vectors) -> ast.expr | None:
