@@ -612,6 +612,8 @@ def loop_over_vectors(out, a):
     one, two = cuda.float32x2(1, 2), cuda.float32x2(a[t], t)
     for k, v in enumerate((one, two, one)):
         out[t] += (k + 1) * (v.x + 10 * v.y)
+    for v in (cuda.float32x3(0, 0, 100),):
+        out[t] += v.z
     cuda.cg.this_grid()
 
 
@@ -619,4 +621,17 @@ def loop_over_vectors(out, a):
 def test_a_loop_runs_over_vectors(mode):
     out = np.zeros(2)
     mode(loop_over_vectors)[1, 2](out, np.array([4.0, 5.0]))
-    assert out.tolist() == [92, 114]
+    assert out.tolist() == [192, 214]
+
+
+@cuda.jit
+def whole_logarithms(a, out, more):
+    np.log(a, out)
+    np.exp(a, more)
+
+
+def test_exp_and_log_of_whole_arrays():
+    a = np.array([1.0, 2.0])
+    out, more = np.zeros(2), np.zeros(2)
+    simt.compile(whole_logarithms)[1, 1](a, out, more)
+    assert np.allclose([out, more], [np.log(a), np.exp(a)], rtol=1e-15)

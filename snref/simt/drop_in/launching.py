@@ -362,7 +362,7 @@ def _value(argument: Any) -> Any:
 
 def _warn_of_copies(arguments: Iterable[Any]) -> None:
     """Warn, as Numba does if it is asked to, of arrays that a GPU gets a copy of."""
-    for a in arguments:
+    for a in () if config.DISABLE_PERFORMANCE_WARNINGS else arguments:
         if isinstance(a, np.ndarray) and not hasattr(a, "__cuda_array_interface__"):
             what = "Host array used in CUDA kernel will incur copy overhead"
             warnings.warn(NumbaPerformanceWarning(what), stacklevel=5)

@@ -134,9 +134,8 @@ class Calls(Arrays):
             return name(self.unit.needs("round_to"))
         if function in _BUILTINS:
             return name(function.__name__)
-        if (
-            function in _VECTORS and len(node.args) == 1
-        ):  # instead of one call of a library for each thread
+        if function in _VECTORS and len(node.args) == 1:
+            # instead of one call of a library for each thread
             new = f"_{function.__name__}"
             imported = f"from snref.simt.elementary import {function.__name__} as {new}"
             self.unit.imports[new] = imported

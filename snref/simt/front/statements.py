@@ -189,6 +189,9 @@ class Statements(Calls):
         if isinstance(target, ast.Name):
             variable = self.expr(target)
             assert isinstance(variable, ast.Name)
+            held, parts = self.unit.vectors, vectors.copied(value, self.unit.vectors)
+            if parts and held.get(variable.id, parts).keys() != parts.keys():
+                del held[variable.id]  # a loop over vectors of another size
             return self.store(variable.id, value, line)
         if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
             raise self.fail(target, "a for loop has as many variables as values")
