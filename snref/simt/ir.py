@@ -65,8 +65,6 @@ RESERVED |= {*THREAD, *BLOCK, *GRID}
 # the function's first one, so what is made of it does not depend on where it stands.
 FUNCTION = 1_000_000
 
-THREADS_ALIKE = 0xFFF  # in place of a thread's number: more than a block can have
-
 Loop: TypeAlias = ast.For | ast.While
 LOOPS = (ast.For, ast.While)
 Compound: TypeAlias = ast.If | ast.For | ast.While
@@ -178,14 +176,14 @@ def ending(site: int, thread: ast.expr | None = None) -> ast.expr:
     >>> came_to(eval(ast.unparse(ending(3, ast.Constant(31))), {"_b": 5}))
     (3, 31, 5)
     """
-    who = ast.unparse(thread) if thread is not None else THREADS_ALIKE
-    return expression(f"{site + 1} + ({who} << 16) + (_b << 28)")
+    who = f" + ({ast.unparse(thread)} + 1 << 16)" if thread is not None else ""
+    return expression(f"{site + 1}{who} + (_b << 28)")
 
 
 def came_to(status: int) -> tuple[int, int | None, int]:
     """The site, the thread if it is known, and the block that `ending` speaks of."""
-    site, thread = (status & 0xFFFF) - 1, status >> 16 & 0xFFF
-    return site, None if thread == THREADS_ALIKE else thread, status >> 28
+    thread = status >> 16 & 0xFFF
+    return (status & 0xFFFF) - 1, thread - 1 if thread else None, status >> 28
 
 
 @contextmanager
