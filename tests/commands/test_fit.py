@@ -79,10 +79,12 @@ def test_the_largest_batch_of_a_planner_fits_and_the_next_does_not(command, give
 
 def test_no_batch_may_fit_with_a_planner_of_your_own(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def keep(route, options, costs): return route")
-    _, report = fit(command, "lenet --batch 8 --memory 7MB --policy mine:keep")
+    (tmp_path / "keeps_all.py").write_text(
+        "def keep(route, options, costs): return route"
+    )
+    _, report = fit(command, "lenet --batch 8 --memory 7MB --policy keeps_all:keep")
     assert report["largest"] > 0
-    code, report = fit(command, "lenet --batch 8 --memory 5MB --policy mine:keep")
+    code, report = fit(command, "lenet --batch 8 --memory 5MB --policy keeps_all:keep")
     assert code == 1 and report["largest"] == 0
     assert report["at_largest"] is report["at_best_throughput"] is None
 

@@ -62,6 +62,7 @@ class Scale(Layer):
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """The module "mine", in a folder of its own that Python searches."""
+    sys.modules.pop("mine", None)  # of another test
     (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield "mine"

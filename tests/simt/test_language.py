@@ -635,3 +635,61 @@ def test_exp_and_log_of_whole_arrays():
     out, more = np.zeros(2), np.zeros(2)
     simt.compile(whole_logarithms)[1, 1](a, out, more)
     assert np.allclose([out, more], [np.log(a), np.exp(a)], rtol=1e-15)
+
+
+@cuda.jit
+def take_a_place(a, taken):
+    a[cuda.atomic.add(taken, 0, 1)] += 1
+
+
+@cuda.jit
+def take_a_place_in_a_row(a, taken):
+    a[0, cuda.atomic.add(taken, 0, 1)] -= 1
+
+
+@pytest.mark.parametrize("way", [simt.compile, simt.check, simt.profile, simt.debug])
+def test_an_index_that_is_read_and_written_is_computed_once(way):
+    a, taken = np.zeros(16, np.int64), np.zeros(1, np.int64)
+    way(take_a_place)[1, 8](a, taken)
+    way(take_a_place_in_a_row)[1, 4](a.reshape(1, 16), taken)
+    assert taken[0] == 12
+    assert a.tolist() == [1] * 8 + [-1] * 4 + [0] * 4
+
+
+class Shape(Enum):
+    ROUND = 1.5
+    FLAT = 3.5
+
+
+@cuda.jit
+def stores_a_member(a):
+    a[0] = Colour.RED
+
+
+@cuda.jit
+def adds_to_a_member(a):
+    a[0] = Shape.FLAT + 1
+
+
+@cuda.jit
+def orders_members(a):
+    a[0] = 1 if Shape.ROUND < Shape.FLAT else 2
+
+
+@cuda.jit
+def compares_members(a):
+    i = cuda.grid(1)
+    mine = Shape.ROUND if i < 2 else Shape.FLAT
+    a[i] = 10 if mine == Shape.ROUND else 20
+    if Shape.ROUND == Colour.RED or Shape.FLAT is not Shape.FLAT:
+        a[i] += 1
+
+
+def test_members_of_an_enum_are_compared_and_are_no_numbers():
+    for way in (simt.compile, simt.check):
+        a = np.zeros(4, np.int64)
+        way(compares_members)[1, 4](a)
+        assert a.tolist() == [10, 10, 20, 20]
+        for kernel in (stores_a_member, adds_to_a_member, orders_members):
+            with pytest.raises(simt.KernelError, match=r"Colour\.RED|FLAT|no order"):
+                way(kernel)[1, 1](a)

@@ -21,6 +21,7 @@ from snref.simt.ir import assign, at, name
 
 DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple, ast.Slice)
+_EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 class Expressions(Scope):
@@ -73,8 +74,21 @@ class Expressions(Scope):
                     self.within(base, place, node)
                 return views.element(base, place, ctx, self.unit.views)
             case _ if isinstance(node, _OPERATORS):
-                return _fold(self.divided(_by_value(self.generic(node))))
+                return _fold(self.divided(self.by_value(node, self.generic(node))))
         raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
+
+    def by_value(self, source: ast.expr, node: ast.expr) -> ast.expr:
+        """`x is 3` compares numbers, which have no identity in a kernel."""
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            known = {type(p.value) for p in parts if isinstance(p, ast.Constant)}
+            if known & {int, str}:
+                equal = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+                node.ops = [equal.get(type(op), type(op))() for op in node.ops]
+            if str in known and not all(isinstance(op, _EQUALITY) for op in node.ops):
+                problem = "texts and members of an Enum have no order: use == or !="
+                raise self.fail(source, problem)
+        return node
 
     def exception(self, node: ast.expr | None) -> tuple[Any, ...]:
         """The class and the arguments of an exception that is raised; empty if they
@@ -281,16 +295,6 @@ class Expressions(Scope):
         if self.object(node.value) is not None:
             raise self.fail(node, f"{ast.unparse(node.value)} has no {node.attr}")
         return self.expr(node.value)
-
-
-def _by_value(node: ast.expr) -> ast.expr:
-    """`x is 3` compares numbers, which have no identity in a kernel."""
-    if isinstance(node, ast.Compare):
-        parts = [node.left, *node.comparators]
-        if any(isinstance(p, ast.Constant) and type(p.value) is int for p in parts):
-            equal = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
-            node.ops = [equal.get(type(op), type(op))() for op in node.ops]
-    return node
 
 
 def _fold(node: ast.expr) -> ast.expr:

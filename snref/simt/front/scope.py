@@ -215,8 +215,8 @@ class Scope:
             parts = [self.literal(part, stem) for part in o]
             known = [part for part in parts if part is not None]
             return ast.Tuple(known, ast.Load()) if len(known) == len(o) else None
-        if isinstance(o, Enum):  # members can be compared, and that is all
-            return ast.Constant(list(type(o)).index(o))
+        if isinstance(o, Enum):  # members can be compared, and that is all: a text
+            return ast.Constant(f"{type(o).__qualname__}.{o.name}")
         if isinstance(o, numba.types.Type):
             return name(self.type_name(o))
         if isinstance(o, type) and issubclass(o, np.generic):

@@ -57,6 +57,8 @@ class Statements(Calls):
             case ast.AugAssign(target, op, value):
                 left = self.expr(target)
                 assert isinstance(left, (ast.Name, ast.Subscript, ast.Attribute))
+                if isinstance(left, ast.Subscript):
+                    left.slice = self.computed_once(left.slice, line)
                 divided = stmt if isinstance(op, DIVISIONS) else None
                 needed, right = self.apart(value, divided)
                 if not needed:
@@ -101,6 +103,23 @@ class Statements(Calls):
                 raise self.fail(stmt, problem)
         what = type(stmt).__name__.lower()
         raise self.fail(stmt, f"{what} is not supported in a kernel")
+
+    def computed_once(self, place: ast.expr, line: int) -> ast.expr:
+        """The index of an element that is read and written, evaluated before both.
+
+        Check mode and the profile write the index twice: `a[atomic(c)] += 1` would
+        count twice.
+        """
+        if isinstance(place, ast.Tuple):
+            parts = [self.computed_once(part, line) for part in place.elts]
+            return ast.Tuple(parts, ast.Load())
+        if isinstance(place, ast.Slice) or not any(
+            isinstance(node, (ast.Call, ast.Subscript)) for node in ast.walk(place)
+        ):
+            return place
+        index = self.unit.fresh("index")
+        self.before.append(assign(index, place, line))
+        return name(index)
 
     def loop(
         self, stmt: ast.For, target: ast.expr, values: ast.expr, body: list[ast.stmt]
