@@ -156,7 +156,7 @@ def add_policies(parser: argparse.ArgumentParser, default: str) -> None:
         default=[],
         metavar="A,B,...",
         help=f"planners to compare: {', '.join(POLICIES)}, all of these (all), "
-        f"presets, your own MODULE:FUNCTION; default: {default}",
+        f"names of presets, your own MODULE:FUNCTION; default: {default}",
     )
     parser.add_argument(
         "--plan",
@@ -208,7 +208,9 @@ def least_that_works(error: OutOfMemory) -> str:
     """Say how much memory would do, by the name of its option."""
     option = "--host-memory" if error.step == "the host" else "--memory"
     said = f"the least {option} that works is {error.least}"
-    if error.host is not None and error.least != error.least_without_host_limit:
+    if error.host is None and error.least_without_host_limit is not None:
+        said = f"with enough memory of the host, {said}"
+    elif error.host is not None and error.least != error.least_without_host_limit:
         said = (
             f"the least {option} found with --host-memory {error.host} is "
             f"{error.least}, and with enough of it {error.least_without_host_limit}"

@@ -230,7 +230,8 @@ def _marked(seconds: float | None, changed: bool) -> str | None:
 def _row(name: str, made: Answer) -> tuple[Any, ...]:
     """Return a row of the table, without the savings."""
     if isinstance(made, OutOfMemory):
-        least = f"does not fit: least {mebibytes(made.least)} MiB"
+        where = " of the host" if made.step == "the host" else ""
+        least = f"does not fit: least {mebibytes(made.least)} MiB{where}"
         return (name, None, least, *(None for _ in COLUMNS[3:]))
     if isinstance(made, NotApplicable):
         return (name, None, str(made), *(None for _ in COLUMNS[3:]))

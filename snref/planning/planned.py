@@ -86,6 +86,7 @@ def plan(
                 overrides,
             )
         except OutOfMemory as error:
+            error = error.under(overrides.get("host_capacity"))
             raise error.beside(fixed, limit or 0) from None
     seconds = time.perf_counter() - start
     return PlannedNet(

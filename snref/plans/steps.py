@@ -149,7 +149,8 @@ class OutOfMemory(MemoryError):
     available  bytes that there are
     least      the smallest number of bytes for which a plan was found
     host       the limit of the host's memory under which ``least`` was found, if any
-    least_without_host_limit   the smallest number of bytes if the host has enough
+    least_without_host_limit   the smallest number of bytes if the host has enough;
+               without ``host``: that is what ``least`` is, though the host has a limit
     """
 
     def __init__(
@@ -162,7 +163,9 @@ class OutOfMemory(MemoryError):
         least_without_host_limit: int | None = None,
     ) -> None:
         text = f"{step} needs {needed} bytes, {available} available; the least "
-        if host is None or least == least_without_host_limit:
+        if host is None and least_without_host_limit is not None:
+            text += f"with enough memory of the host is {least}"
+        elif host is None or least == least_without_host_limit:
             text += f"is {least}"
         else:
             text += (
@@ -173,6 +176,13 @@ class OutOfMemory(MemoryError):
         self.step, self.needed, self.available = step, needed, available
         self.least, self.host = least, host
         self.least_without_host_limit = least_without_host_limit
+
+    def under(self, host_capacity: int | None) -> "OutOfMemory":
+        """Say that ``least`` was found without the limit of the host's memory."""
+        if host_capacity is None or self.host is not None or self.step == "the host":
+            return self
+        found = self.step, self.needed, self.available, self.least
+        return OutOfMemory(*found, None, self.least)
 
     def beside(self, resident: int, available: int) -> "OutOfMemory":
         """Count what is resident, too; the host has nothing resident."""

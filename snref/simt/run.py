@@ -272,8 +272,14 @@ def in_c_order(arguments: Sequence[Any]) -> Iterator[list[Any]]:
     An array given twice is copied once.
     """
     copies: dict[Any, np.ndarray] = {}
+
+    def contiguous(a: np.ndarray) -> np.ndarray:
+        copied = np.ascontiguousarray(a)
+        copied.flags.writeable = a.flags.writeable  # refused alike if it is not
+        return copied
+
     given = [
-        copies.setdefault(memory(a), np.ascontiguousarray(a))
+        copies.setdefault(memory(a), contiguous(a))
         if isinstance(a, np.ndarray) and not a.flags.c_contiguous
         else a
         for a in arguments
@@ -392,6 +398,11 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
     types = []
     for i, argument in enumerate(arguments, 1):
         try:
+            if isinstance(argument, (list, set, dict)):
+                name = type(argument).__name__
+                raise TypeError(
+                    f"a {name} is no argument of a kernel: make it an array"
+                )
             kind = numba.typeof(argument)
             if getattr(kind, "dtype", kind) == numba.types.float16:
                 raise TypeError("kernels on a CPU have no float16: use float32")

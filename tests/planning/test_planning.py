@@ -261,3 +261,13 @@ def test_live_tensors_are_those_with_memory(net):
     frees = sum(isinstance(s, Free) for s in planned.plan.steps)
     assert allocs == frees
     assert {step.tensors for step in planned.steps} == {36}
+
+
+def test_an_error_of_a_preset_says_that_its_least_is_without_the_host_s_limit():
+    net = find("random:20002", batch=3)
+    given = {"preset": "cache", "host_memory": 1000}
+    with pytest.raises(OutOfMemory, match="with enough memory of the host is") as error:
+        snref.plan(net, memory=1000, **given)
+    with pytest.raises(OutOfMemory, match="the host needs"):
+        snref.plan(net, memory=error.value.least, **given)
+    snref.plan(net, preset="cache", memory=error.value.least)

@@ -395,3 +395,13 @@ def test_workers_are_woken_for_as_much_as_the_last_such_launch_took(monkeypatch)
 def test_a_launch_is_one_that_a_gpu_could_do(run, grid, block):
     with pytest.raises(ValueError, match="1 to 1024 threads a block"):
         run(examples.scale)[grid, block]
+
+
+@pytest.mark.parametrize("way", [simt.compile, simt.check, simt.profile])
+def test_what_cannot_be_written_or_is_no_array_is_refused_in_every_way(way):
+    scale = way(examples.scale)
+    fixed = np.broadcast_to(np.zeros(1, np.float32), 64)  # and not contiguous
+    with pytest.raises(simt.KernelError, match="readonly"):
+        scale[1, 64](np.ones(64, np.float32), fixed)
+    with pytest.raises(simt.KernelError, match="a list is no argument of a kernel"):
+        scale[1, 64](np.ones(64, np.float32), [0.0] * 64)
