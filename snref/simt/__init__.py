@@ -61,6 +61,7 @@ from snref.simt.checker import Check
 from snref.simt.debugger import Debug, Place
 from snref.simt.ir import KernelError
 from snref.simt.profiler import Profile
+from snref.simt.replaced import WHY_NOT, numba_cuda_is_there
 from snref.simt.run import Compiled, show
 
 __all__ = ["KernelError", "check", "compile", "debug", "install", "profile", "show"]
@@ -150,7 +151,11 @@ def install(mode: Literal["compile", "check", "debug"] = "compile") -> None:
     Kernels that were made before, and names imported before by `from numba.cuda import
     to_device`, stay Numba's and need a GPU: a RuntimeWarning names those of the main
     program. (`from numba import cuda` may come first.)
+
+    Raises RuntimeError where numba-cuda is installed.
     """
+    if numba_cuda_is_there():
+        raise RuntimeError(WHY_NOT)
     from snref.simt import drop_in  # it replaces what the rest of simt does not use
 
     drop_in.install(mode)

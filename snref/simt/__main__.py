@@ -16,7 +16,7 @@ from numba.core.errors import NumbaError
 
 from . import KernelError
 from .crash import point_to_check_mode
-from .drop_in import installed
+from .replaced import WHY_NOT, numba_cuda_is_there
 
 USAGE = (
     "python -m snref.simt [--check | --debug] (program.py | -m module) [arguments ...]"
@@ -64,10 +64,14 @@ def main(arguments: list[str]) -> int:
                 "program's name if it is meant for the kernels",
                 file=sys.stderr,
             )
+    if numba_cuda_is_there():
+        parser.error(WHY_NOT)
     if config.ENABLE_CUDASIM:
         parser.error("NUMBA_ENABLE_CUDASIM is set: unset it, this takes its place")
     if not options.module and not Path(options.program).exists():
         parser.error(f"no such file: {options.program}")
+
+    from .drop_in import installed  # needs Numba's own numba.cuda
 
     sys.argv = [options.program, *options.arguments]
     folder = os.getcwd() if options.module else os.path.dirname(options.program)

@@ -5,6 +5,7 @@ line says "Manual" are written after an example kernel of the Numba manual's sec
 CUDA, those with "numba-cuda" after one of that package's manual.
 """
 
+import doctest
 import inspect
 import os
 import pickle
@@ -27,6 +28,7 @@ from numba.extending import overload
 
 from snref import simt
 from snref.simt import __main__ as command
+from snref.simt import drop_in, replaced
 from snref.simt.drop_in import MODES, installed, replacements
 from snref.simt.drop_in.names import REFUSED, ROWS, VERDICTS, page
 from snref.simt.drop_in.refusals import RULES
@@ -873,3 +875,19 @@ def test_pytest_runs_a_suite_of_cuda_programs(tmp_path):
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
     assert "1 failed, 1 passed" in result.stdout, result.stdout + result.stderr
     assert result.returncode == 1
+
+
+def test_the_examples_of_the_drop_in_run():
+    assert doctest.testmod(drop_in) == (0, 2)  # none fails of two
+
+
+def test_where_numba_cuda_is_installed_whole_programs_do_not_run(
+    monkeypatch, tmp_path, capsys
+):
+    (tmp_path / "program.py").write_text("")
+    monkeypatch.setattr(replaced, "find_spec", lambda name: name)
+    with pytest.raises(RuntimeError, match="numba-cuda is installed"):
+        simt.install()
+    with pytest.raises(SystemExit):
+        command.main([str(tmp_path / "program.py")])
+    assert "numba-cuda is installed" in capsys.readouterr().err
