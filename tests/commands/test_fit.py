@@ -204,6 +204,7 @@ def test_less_host_memory_never_makes_the_batch_larger(command):
     assert batches[-1] == fit(command, line)[1]["largest"]
 
 
+@pytest.mark.slow
 def test_deeper_finds_the_deepest_resnet(command):
     line = "resnet50 --batch 1 --input-size 32 --memory 500MB --deeper"
     code, report = fit(command, line)
