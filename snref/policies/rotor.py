@@ -59,7 +59,8 @@ def rotor(route: Plan, options: Options, costs: Costs) -> Plan:
 
     def make(capacity: int) -> Plan:
         for factor in FACTORS:
-            runs = chain.runs(min(int(factor * capacity), most))
+            # The table counts stages whole, so that it may need more than ``most``.
+            runs = chain.runs(min(int(factor * capacity), 2 * most))
             made = Plan(_without_useless(runs) + updates)
             if max(memory(free_dead(made), workspace=True)) <= capacity:
                 break
