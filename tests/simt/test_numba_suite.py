@@ -2,7 +2,8 @@
 
     pytest tests/simt/test_numba_suite.py -m "slow or full" -s
 
-prints the share of the class "language"; tests of all other classes are listed, too.
+prints the share of the class "language". Tests of all other classes are listed, but not
+held: whether they pass depends on the drivers and toolkits of the machine.
 """
 
 from collections import Counter
@@ -17,7 +18,8 @@ from snref.simt.drop_in import installed
 from . import numba_suite
 
 LISTED = numba_suite.listed()
-FILES = sorted({name.split("::")[0] for name in LISTED})
+LANGUAGE = {name for name, line in LISTED.items() if line.startswith("language")}
+FILES = sorted({name.split("::")[0] for name in LANGUAGE})
 QUICK = ["cudapy/test_gufunc_scalar"]
 MADE_FOR = numba_suite.LIST.read_text().split()[2].rstrip(":")
 
@@ -36,7 +38,7 @@ def test_what_is_listed_as_passed_passes(file):
     passed = {
         name
         for name, line in LISTED.items()
-        if name.startswith(f"{file}::") and line.split()[1] == "passed"
+        if name.startswith(f"{file}::") and line.split()[:2] == ["language", "passed"]
     }
     assert not {
         name for name in passed if ran.get(name, " failed").split()[1] != "passed"

@@ -16,7 +16,7 @@ FAST = ["test_stages.py", "test_elementary.py"]
     "tests",
     [
         pytest.param(FAST, id="fast"),
-        pytest.param(["."], id="all", marks=pytest.mark.slow),
+        pytest.param(["."], id="all", marks=pytest.mark.full),
     ],
 )
 def test_the_folder_copied_out_passes_its_tests(tmp_path, tests):
@@ -25,9 +25,10 @@ def test_the_folder_copied_out_passes_its_tests(tmp_path, tests):
     shutil.copytree(ROOT / "tests/simt", tmp_path / "tests/simt", ignore=passed_over)
     (tmp_path / "tests/simt" / Path(__file__).name).unlink()
     (tmp_path / "snref/__init__.py").touch()  # this one, and not what is installed
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n  full\n")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p"]
-    run += ["no:xdist", "-m", "not slow", *(f"tests/simt/{t}" for t in tests)]
+    run += ["no:xdist", "-m", "not slow and not full"]
+    run += [f"tests/simt/{t}" for t in tests]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         run, cwd=tmp_path, env=environment, capture_output=True, text=True
