@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, cast, get_args, get_type_hints
 
 from snref import planning
@@ -113,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     text = planned.summary()
     if arguments.bound:
-        text += "\n" + planned.distance()
+        text += "\n" + planned.compared()
     if arguments.steps:
         text = "\n".join([text, "", *_numbered(planned.plan)])
     rows = [
@@ -124,5 +125,9 @@ def run(arguments: argparse.Namespace) -> int:
     report = planned.to_json(arguments.steps) if arguments.json else {}
     if report and arguments.bound:
         report["modelled"]["bound_seconds"] = planned.bound_seconds
+        report["modelled"]["above_bound"] = {
+            "seconds": planned.distance.seconds,
+            **asdict(planned.distance),
+        }
     put(arguments, text, table, report)
     return 0

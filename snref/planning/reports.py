@@ -36,6 +36,7 @@ from typing import Any
 import snref
 from snref.net import Net
 from snref.planning.bound import bound
+from snref.planning.distance import Distance, distance
 from snref.planning.exchange import plan_to_json
 from snref.planning.quickest.gaps import Problem
 from snref.plans import (
@@ -144,10 +145,22 @@ class PlannedNet:
         use, or else in the memory that it does use. Raises ValueError if this plan,
         made by a policy, is not one of them, and without SciPy.
         """
+        self._check_options(self._problem)
+        return bound(self._problem, self._slab_bytes, self.timeline.seconds)
+
+    @cached_property
+    def distance(self) -> Distance:
+        """By how much the plan takes longer than ``bound_seconds``, and why.
+
+        Raises what that raises.
+        """
+        nbytes, least = self._slab_bytes, self.bound_seconds
+        return distance(self.plan, self._problem, nbytes, least)
+
+    @cached_property
+    def _problem(self) -> Problem:
         base = overwrite(self.route, self.options.overwrite)
-        problem = Problem(base, self.costs, self.options.algorithms)
-        self._check_options(problem)
-        return bound(problem, self._slab_bytes, self.timeline.seconds)
+        return Problem(base, self.costs, self.options.algorithms)
 
     @property
     def _slab_bytes(self) -> int:
@@ -168,8 +181,8 @@ class PlannedNet:
                     f"{self.options.overwrite!r} do not allow"
                 )
 
-    def distance(self) -> str:
-        """Return a sentence: how far the plan is, at most, from the quickest one."""
+    def compared(self) -> str:
+        """Say how far the plan is, at most, from the quickest one, and why."""
         seconds, least = self.timeline.seconds, self.bound_seconds
         if seconds == 0:
             return "  This plan takes no time, so none is quicker."
@@ -180,9 +193,26 @@ class PlannedNet:
         )
         if least == 0:
             return f"{said}: this bound does not say how far this one is from it."
-        return (
-            f"{said}: this one takes at most {seconds / least:.3f} times as long as "
+        said += (
+            f": this one takes at most {seconds / least:.3f} times as long as "
             "the quickest."
+        )
+        causes = self.distance
+        return "\n".join(
+            [
+                said,
+                f"  {'seconds above that':44} {causes.seconds:>16.4g}",
+                *(
+                    f"    {what:42} {value:>16.4g}"
+                    for what, value in (
+                        ("recomputation", causes.recomputation),
+                        ("waiting for copies", causes.waiting),
+                        ("waiting that only addresses cause", causes.placement),
+                        ("slower algorithms, for want of workspace", causes.algorithms),
+                        ("less what any plan needs of these", -causes.unavoidable),
+                    )
+                ),
+            ]
         )
 
     @cached_property

@@ -27,7 +27,7 @@ class Timeline:
         return self.seconds - self.compute_seconds
 
 
-def simulate(plan: Plan, costs: Costs) -> Timeline:
+def simulate(plan: Plan, costs: Costs, capacity: int | None = None) -> Timeline:
     """Play a plan on three clocks, for runs, copies out and copies in.
 
     The three overlap, except that
@@ -39,6 +39,9 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
       the copy out of that tensor. If the plan is not placed, the next one allocated
       waits, wherever it is.
 
+    capacity  if it is given, only bytes count, not addresses: what is allocated waits
+              until so many bytes suffice for it, what is there and what is copied out
+
     Raises ValueError if the costs lack a run of the plan.
     """
     compute = out = into = 0.0  # when each of the three ends what it was given
@@ -49,6 +52,8 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
     offsets: dict[Tensor, int | None] = {}
     # Memory that is freed and still copied out: until when, from and to which address
     leaving: deque[tuple[float, int | None, int]] = deque()
+    sizes: list[tuple[float, int]] = []  # of that memory, if only bytes count
+    in_use = 0
     starts, ends = [], []
     for step in plan.steps:
         start = end = compute
@@ -67,6 +72,11 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
             continue
         tensor = step.tensor
         match step:
+            case Alloc() if capacity is not None:
+                in_use += tensor.aligned_bytes
+                sizes = sorted(size for size in sizes if size[0] > compute)
+                while sizes and in_use + sum(size for _, size in sizes) > capacity:
+                    ready[tensor] = sizes.pop(0)[0]
             case Alloc():
                 offset = offsets[tensor] = step.offset
                 while leaving and leaving[0][0] <= compute:
@@ -81,7 +91,10 @@ def simulate(plan: Plan, costs: Costs) -> Timeline:
             case Free():
                 ready.pop(tensor, None)
                 until = copied.pop(tensor, 0.0)
-                if until > compute:
+                in_use -= tensor.aligned_bytes
+                if until > compute and capacity is not None:
+                    sizes.append((until, tensor.aligned_bytes))
+                elif until > compute:
                     offset = offsets[tensor]
                     leaving.append(
                         (until, offset, (offset or 0) + tensor.aligned_bytes)

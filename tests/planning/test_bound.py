@@ -1,5 +1,6 @@
 """The certified bound: no plan is below it, and any multipliers prove one."""
 
+import json
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -10,12 +11,16 @@ import snref
 from snref.net import Net, route
 from snref.nets import find, random_net
 from snref.planning.bound import Relaxation, bound, certified
+from snref.planning.distance import distance
 from snref.planning.quickest import least_time
 from snref.planning.quickest.forecast import forecast
 from snref.planning.quickest.gaps import Problem
 from snref.planning.quickest.writing import written
 from snref.plans import (
+    Alloc,
+    Free,
     Launch,
+    Offload,
     OutOfMemory,
     Plan,
     Run,
@@ -148,9 +153,9 @@ def test_extreme_costs_have_a_bound_and_a_sentence(seconds, speed):
     planned = snref.plan(net, costs=costs)
     runs = seconds * sum(1 for _ in route(net).runs())
     assert runs * (1 - 1e-9) <= planned.bound_seconds <= planned.timeline.seconds
-    assert "takes less than" in planned.distance()
+    assert "takes less than" in planned.compared()
     kept = snref.plan(net, preset="liveness", costs=costs)
-    assert (kept.distance() == "  This plan takes no time, so none is quicker.") == (
+    assert (kept.compared() == "  This plan takes no time, so none is quicker.") == (
         seconds == 0
     )
 
@@ -162,14 +167,75 @@ def test_a_policy_that_does_more_than_the_options_allow_has_no_bound():
 
     net = find("alexnet", batch=200)
     with pytest.raises(ValueError, match="forward conv3 does what"):
-        snref.plan(net, policy=fastest).distance()
+        snref.plan(net, policy=fastest).compared()
     with pytest.raises(ValueError, match="overwrite 'never' do not allow"):
         planned = snref.plan(
             net, policy=fastest, algorithms="fastest", overwrite="never"
         )
-        planned.distance()
+        planned.compared()
     planned = snref.plan(net, policy=fastest, algorithms="fastest")
     assert 0 < planned.bound_seconds <= planned.timeline.seconds
+
+
+@pytest.mark.parametrize("name", ["alexnet", "random:2", "random:5"])
+@pytest.mark.parametrize("share", [1.0, 1.3, 2.0])
+def test_the_causes_of_the_distance_add_up(name, share):
+    net = find(name, batch=8)
+    least = lower_bound(overwrite(route(net), "gradients"))
+    fixed = snref.plan(net).total_bytes - extent(snref.plan(net).plan)
+    for preset in None, "superneurons", "cache":
+        memory = fixed + int(share * least)
+        try:
+            planned = snref.plan(net, memory=memory, preset=preset)
+        except OutOfMemory:
+            continue
+        found, seconds = planned.distance, planned.timeline.seconds
+        assert found.seconds == pytest.approx(seconds - planned.bound_seconds)
+        causes = found.recomputation, found.waiting, found.placement, found.algorithms
+        assert min(causes) >= -1e-12 and found.unavoidable >= -1e-12
+        assert (found.recomputation > 0) == (planned.extra_forwards > 0)
+        waiting = found.waiting + found.placement
+        assert waiting == pytest.approx(planned.timeline.stall_seconds)
+
+
+def test_waiting_that_only_addresses_cause_is_told_from_other_waiting():
+    """b takes the place of a, which is copied out, or another one that is free."""
+    a, b = Tensor("a", (64,)), Tensor("b", (64,))
+    first = Run("first", "forward", (Launch("", (a,)),))
+    second = Run("second", "forward", (Launch("", (b,)),))
+    costs = Costs(
+        "by hand", {("first", "forward"): 1.0, ("second", "forward"): 1.0}, {}, 64, 64
+    )
+
+    def plan(offset):
+        steps = Alloc(a, 0), first, Offload(a), Free(a), Alloc(b, offset), second
+        return Plan((*steps, Free(b)))
+
+    problem = Problem(Plan((first, second)), costs, "exact")
+    for offset, capacity, waiting, placement in (
+        (0, 512, 3.0, 1.0),  # 1 s, 4 s of copying, 1 s: without addresses, 5 s in all
+        (0, 256, 4.0, 0.0),
+        (256, 512, 3.0, 0.0),
+    ):
+        found = distance(plan(offset), problem, capacity, 2.0)
+        assert (found.waiting, found.placement) == (waiting, placement)
+
+
+def test_the_command_prints_the_causes_in_text_and_json(capsys):
+    from snref.__main__ import main
+
+    line = ["plan", "alexnet", "--batch", "8", "--memory", "800MB", "--bound"]
+    assert main(line) == 0
+    said = capsys.readouterr().out.splitlines()[-6:]
+    assert said[0].startswith("  seconds above that")
+    total, *causes = [float(text.split()[-1]) for text in said]
+    assert total == pytest.approx(sum(causes), rel=0.01)
+    assert main([*line, "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)["modelled"]
+    above = told["above_bound"]
+    seconds = above.pop("seconds")
+    assert seconds == pytest.approx(told["seconds"] - told["bound_seconds"])
+    assert seconds == pytest.approx(sum(above.values()) - 2 * above["unavoidable"])
 
 
 def test_any_multipliers_prove_a_bound_and_wrong_signs_prove_nothing_more():
