@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import NoReturn, get_args
 
 from snref.layers.base import Declarations
@@ -191,6 +192,36 @@ def common(arguments: argparse.Namespace) -> Overrides:
     if arguments.algorithms is not None:
         given["algorithms"] = arguments.algorithms
     return given
+
+
+VARIED = "* another rank than on the machine as it is"
+
+
+def add_vary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--vary",
+        action="store_true",
+        help="plan for the machine with 0.75 and 1.25 of its link, and of its memory's "
+        "bandwidth, too, and mark the ranks that change",
+    )
+
+
+def check_vary(arguments: argparse.Namespace) -> None:
+    if arguments.vary and arguments.costs is not None:
+        raise ValueError("--vary changes a machine's model: omit --costs")
+
+
+def idle(names: Iterable[str], memory: int | None) -> str:
+    """Say which policies do nothing because memory has no limit; "" if none."""
+    from snref.policies import POLICIES
+
+    found = [name for name in names if name in POLICIES and POLICIES[name].idles]
+    if memory is not None or not found:
+        return ""
+    return (
+        "Without --memory, nothing is copied or computed again by those that do so "
+        f"only where memory is short: {', '.join(found)}."
+    )
 
 
 def add_tables(parser: argparse.ArgumentParser, of: str) -> None:

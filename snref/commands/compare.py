@@ -49,6 +49,7 @@ COLUMNS = (
 )
 
 
+FIRST_FIT = "first fit: the extent if each tensor takes the first place that is free"
 PEAK, FORWARDS = "peak MiB", "extra forwards"
 DEMAND_PEAKS = (  # both ResNets have the same: they come from the first layers
     ("speed-centric, demand", PEAK, 455.125, True),
@@ -91,20 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_policies(
         parser, "all policies but the optima, which search long; presets always"
     )
-    parser.add_argument(
-        "--vary",
-        action="store_true",
-        help="plan for the machine with 0.75 and 1.25 of its link, and of its memory's "
-        "bandwidth, too, and mark the ranks that change",
-    )
+    shared.add_vary(parser)
     shared.add_memory(parser)
     shared.add_machine(parser)
     shared.add_tables(parser, "the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.vary and arguments.costs is not None:
-        raise ValueError("--vary changes a machine's model: omit --costs")
+    shared.check_vary(arguments)
     if arguments.plan and len(arguments.net) > 1:
         raise ValueError("--plan is a plan for one net: name one NET")
     nets = [shared.net_of(arguments, name) for name in arguments.net]
@@ -121,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, net, compared in zip(arguments.net, nets, answered, strict=True):
         table = Table(columns, [*compared.rows()])
         paper = _paper(arguments, name, net, compared.answers)
-        texts.append(_text(compared, table, paper))
+        texts.append(_text(compared, table, paper, arguments.memory))
         reports.append(_report(compared, paper))
         several = (net.name, net.batch) if len(nets) > 1 else ()
         rows += [(*several, *row) for row in table.rows]
@@ -190,12 +185,12 @@ class _Compared:
             self.answers[each.name] = answer
             self.savings[each.name] = each.savings(net, answer, **common)
             for variant, other in variants:
-                seconds = _seconds(each.answer(net, costs=other, **limits))
+                seconds = seconds_of(each.answer(net, costs=other, **limits))
                 self.varied[variant][each.name] = seconds
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the table."""
-        seconds = {name: _seconds(answer) for name, answer in self.answers.items()}
+        seconds = {name: seconds_of(answer) for name, answer in self.answers.items()}
         best = seconds.get(LEAST_TIME)
         changed = {v: moved(seconds, other) for v, other in self.varied.items()}
         for name, answer in self.answers.items():
@@ -207,7 +202,7 @@ class _Compared:
                 *(ratio if LEAST_TIME in self.answers else ()),
                 *self.savings[name].values(),
                 *(
-                    _marked(other[name], name in changed[variant])
+                    marked(other[name], name in changed[variant])
                     for variant, other in self.varied.items()
                 ),
             )
@@ -218,13 +213,14 @@ def _columns(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (*COLUMNS, *ratio, *SAVINGS, *(VARIATIONS if arguments.vary else ()))
 
 
-def _seconds(answer: Answer) -> float | None:
+def seconds_of(answer: Answer) -> float | None:
+    """Return the modelled seconds of a plan; None if there is none."""
     return answer.timeline.seconds if isinstance(answer, PlannedNet) else None
 
 
-def _marked(seconds: float | None, changed: bool) -> str | None:
+def marked(seconds: float | None, changed: bool) -> str | None:
     """Print seconds, with a mark if the rank is another than on the machine itself."""
-    return None if seconds is None else f"{seconds:,.4f}{' *' if changed else ''}"
+    return None if seconds is None else f"{seconds:.4g}{' *' if changed else ''}"
 
 
 def _row(name: str, made: Answer) -> tuple[Any, ...]:
@@ -250,15 +246,21 @@ def _row(name: str, made: Answer) -> tuple[Any, ...]:
     )
 
 
-def _text(compared: _Compared, table: Table, paper: Sequence[_Beside]) -> str:
+def _text(
+    compared: _Compared, table: Table, paper: Sequence[_Beside], memory: int | None
+) -> str:
     net = compared.net
     shape = " x ".join(map(str, net.input_shape))
+    folded, terms = table.folded(SAVINGS)
     text = (
-        f"{net.name}, input {shape}; peak: {COUNTS}; seconds: modelled\n\n"
-        f"{table.text()}"
+        f"{net.name}, input {shape}; peak: {COUNTS}; seconds: modelled\n"
+        f"{terms}; {FIRST_FIT}\n\n"
+        f"{folded.text()}"
     )
+    if idle := shared.idle(compared.answers, memory):
+        text += f"\n\n{idle}"
     if compared.varied:
-        text += "\n\n* another rank than on the machine as it is"
+        text += f"\n\n{shared.VARIED}"
     if paper:
         columns = "plan", "what", "paper", "here", "verdict"
         verdicts = ("not explained, not fitted", "all digits agree")

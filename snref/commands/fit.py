@@ -100,7 +100,7 @@ class _Answer:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.memory is None:
-        raise ValueError("--memory SIZE says in how much the net is to fit")
+        raise ValueError("--memory SIZE is missing: the device's memory, such as 12GB")
     if arguments.deeper and not arguments.net.startswith("resnet"):
         raise ValueError(f"--deeper is for a ResNet, not for {arguments.net}")
     answer = _answer(arguments)

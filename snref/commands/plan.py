@@ -7,6 +7,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 from snref import planning
 from snref.commands import arguments as shared
+from snref.commands.progress import elapsed
 from snref.commands.tables import Table, put
 from snref.planning.bound import needs_scipy
 from snref.planning.quickest import Overrides
@@ -40,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         type=shared.effort,
-        default=1.0,
         metavar="X",
         help="with --memory alone: how long to look for a quicker plan; default: 1",
     )
@@ -98,23 +98,43 @@ def _numbered(plan: Plan) -> Iterator[str]:
         yield f"{number if counts else '':>5}  {line}"
 
 
+def _searches(arguments: argparse.Namespace) -> bool:
+    """Whether the quickest plan is searched for, tensor by tensor."""
+    return (
+        arguments.memory is not None
+        and arguments.preset is None
+        and arguments.policy is None
+        and arguments.recompute in (None, "off")
+        and arguments.transfers in (None, "none")
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.bound:
         needs_scipy()
-    planned = planning.plan(
-        shared.net_of(arguments),
-        preset=arguments.preset,
-        policy=arguments.policy,
-        memory=arguments.memory,
-        host_memory=arguments.host_memory,
-        device=arguments.device,
-        costs=shared.costs_of(arguments),
-        effort=arguments.effort,
-        **overrides(arguments),
-    )
-    text = planned.summary()
-    if arguments.bound:
-        text += "\n" + planned.compared()
+    if arguments.effort is not None and not _searches(arguments):
+        raise ValueError(
+            "--effort is for the search of --memory alone: without --preset, --policy, "
+            "--recompute and --transfers"
+        )
+    with elapsed("plan"):
+        planned = planning.plan(
+            shared.net_of(arguments),
+            preset=arguments.preset,
+            policy=arguments.policy,
+            memory=arguments.memory,
+            host_memory=arguments.host_memory,
+            device=arguments.device,
+            costs=shared.costs_of(arguments),
+            effort=arguments.effort or 1.0,
+            **overrides(arguments),
+        )
+        text = planned.summary()
+        if arguments.bound:
+            text += "\n" + planned.compared()
+    planner = arguments.policy or arguments.preset
+    if planner and (idle := shared.idle([planner], arguments.memory)):
+        text += f"\n  {idle}"
     if arguments.steps:
         text = "\n".join([text, "", *_numbered(planned.plan)])
     rows = [

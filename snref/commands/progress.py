@@ -2,9 +2,13 @@
 
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
+
+PATIENCE = 2.0  # seconds before ``elapsed`` says anything
 
 
 class Progress:
@@ -49,3 +53,31 @@ class Progress:
             with suppress(OSError):
                 blank = " " * self.width
                 print(f"\r{blank}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def elapsed(verb: str) -> Iterator[None]:
+    """Say on a terminal how long a command has run, if it takes a while."""
+    is_live = sys.stderr is not None and sys.stderr.isatty()
+    ended = Event()
+
+    def tell() -> None:
+        start = time.monotonic()
+        if ended.wait(PATIENCE):
+            return
+        while not ended.wait(1.0):
+            with suppress(OSError):
+                line = f"\r{verb}: {time.monotonic() - start:.0f} s"
+                print(line, end="", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(f"\r{' ' * 20}\r", end="", file=sys.stderr, flush=True)
+
+    teller = Thread(target=tell, daemon=True)
+    if is_live:
+        teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if is_live:
+            teller.join()

@@ -7,6 +7,7 @@ from typing import Any
 
 import snref
 from snref.commands import arguments as shared
+from snref.commands.compare import marked, seconds_of
 from snref.commands.progress import Progress
 from snref.commands.tables import Table, put
 from snref.net import Net
@@ -17,12 +18,14 @@ from snref.planning.candidates import (
     Candidate,
     candidates,
     from_file,
+    moved,
+    variations,
 )
 from snref.planning.planned import plan
 from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, extent, lower_bound
-from snref.support.files import replacing
+from snref.support.files import complain, replacing
 from snref.support.units import mebibytes, parsed, shortened
 
 EXAMPLE = "snref sweep lenet --policy chen,cache,least-time --memory 10MB:20MB:3"
@@ -62,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the host memory that a plan may use for copies",
     )
+    shared.add_vary(parser)
     shared.add_machine(parser)
     shared.add_tables(parser, "the table")
     parser.add_argument(
@@ -108,6 +112,7 @@ def picture(path: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    shared.check_vary(arguments)
     net = shared.net_of(arguments)
     asked = candidates(arguments.policy or DEFAULT)
     asked |= {path: from_file(path, net) for path in arguments.plan}
@@ -120,22 +125,50 @@ def run(arguments: argparse.Namespace) -> int:
         **common,
     }
     best = plan(net, memory=ENDLESS, **limits).timeline.seconds
+    machines = dict(variations(net, arguments.device)) if arguments.vary else {}
     points: list[_Point] = []
     with Progress("sweep", len(sizes) * len(asked)) as progress:
         for memory in sizes:
             for each in asked.values():
                 progress.show(f"{each.name} in {mebibytes(memory)} MiB")
                 answer = each.answer(net, memory=memory, **limits)
-                points.append(_Point(net, memory, each, answer, common))
-    table = Table(COLUMNS, [point.row(best) for point in points])
-    if arguments.out is not None:
-        _draw(arguments.out, net, points, [*asked])
+                point = _Point(net, memory, each, answer, common)
+                points.append(point)
+                for name, costs in machines.items():
+                    other = {**limits, "costs": costs}
+                    point.varied[name] = seconds_of(
+                        each.answer(net, memory=memory, **other)
+                    )
+    _mark(points)
+    table = Table((*COLUMNS, *machines), [point.row(best) for point in points])
+    folded, terms = table.folded(SAVINGS)
+    if not any(point.row(best)[-1 - len(machines)] for point in points):
+        folded, _ = folded.folded(COLUMNS[-1:])
     text = (
         f"{_title(net)}; seconds: modelled; times no limit: over {best:.4g} s, "
-        f"everything kept\n\n{table.text()}"
+        f"everything kept\n{terms}\n\n{folded.text()}"
     )
+    if machines:
+        text += f"\n\n{shared.VARIED}"
     put(arguments, text, table, _report(net, points, best))
-    return 0
+    fits = any(point.seconds is not None for point in points)
+    if not fits:
+        complain("snref: nothing fits" + ("; no picture" if arguments.out else ""))
+    elif arguments.out is not None:
+        _draw(arguments.out, net, points, [*asked])
+    return 0 if fits else 1
+
+
+def _mark(points: Sequence["_Point"]) -> None:
+    """Find in each size of memory the planners whose rank another machine changes."""
+    for memory in {point.memory for point in points}:
+        here = [point for point in points if point.memory == memory]
+        seconds = {point.name: point.seconds for point in here}
+        for machine in here[0].varied:
+            changed = moved(seconds, {p.name: p.varied[machine] for p in here})
+            for point in here:
+                if point.name in changed:
+                    point.marks.add(machine)
 
 
 def _from_least_to_liveness(net: Net) -> list[int]:
@@ -145,7 +178,11 @@ def _from_least_to_liveness(net: Net) -> list[int]:
 
 
 class _Point:
-    """What a planner answers for a size of memory."""
+    """What a planner answers for a size of memory.
+
+    varied  the seconds on other machines, by the variation
+    marks   those of them on which the planner has another rank
+    """
 
     def __init__(
         self,
@@ -157,17 +194,19 @@ class _Point:
     ) -> None:
         self.memory, self.name, self.answer = memory, planner.name, answer
         self.savings = planner.savings(net, answer, **common)
+        self.varied: dict[str, float | None] = {}
+        self.marks: set[str] = set()
 
     @property
     def seconds(self) -> float | None:
-        made = self.answer
-        return made.timeline.seconds if isinstance(made, PlannedNet) else None
+        return seconds_of(self.answer)
 
     def row(self, best: float) -> tuple[Any, ...]:
         made, terms = self.answer, self.savings.values()
+        varied = (marked(s, name in self.marks) for name, s in self.varied.items())
         if not isinstance(made, PlannedNet):
             nothing = (None for _ in COLUMNS[2 : -len(SAVINGS) - 1])
-            return (self.memory, self.name, *nothing, *terms, _why(made))
+            return (self.memory, self.name, *nothing, *terms, _why(made), *varied)
         seconds = made.timeline.seconds
         return (
             self.memory,
@@ -181,6 +220,7 @@ class _Point:
             made.host_bytes / MIB,
             *terms,
             None,
+            *varied,
         )
 
 
@@ -198,6 +238,8 @@ def _report(net: Net, points: Sequence[_Point], best: float) -> dict[str, Any]:
     def entry(point: _Point) -> dict[str, Any]:
         made = point.answer
         found = {"memory_bytes": point.memory, "plan": point.name} | point.savings
+        if point.varied:
+            found["seconds_on_other_machines"] = point.varied
         if isinstance(made, PlannedNet):
             whole = made.to_json()
             names = ("total_bytes", "extra_forwards", "offload_bytes", "host_bytes")

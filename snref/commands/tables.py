@@ -36,9 +36,39 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
+    def folded(self, columns: Sequence[str]) -> tuple["Table", str]:
+        """Leave out those of the columns that say the same in all rows.
+
+        Returns what they say, too.
+
+        >>> table = Table(("net", "fork", "n"), (("a", "copy", 1), ("b", "copy", 2)))
+        >>> folded, said = table.folded(("fork", "n"))
+        >>> folded.columns, said
+        (('net', 'n'), 'fork copy')
+        """
+        by_name = dict(zip(self.columns, zip(*self.rows, strict=True), strict=True))
+        alike = [name for name in columns if len(set(by_name[name])) == 1]
+        kept = [number for number, n in enumerate(self.columns) if n not in alike]
+        folded = Table(
+            tuple(self.columns[number] for number in kept),
+            [tuple(row[number] for number in kept) for row in self.rows],
+        )
+        return folded, ", ".join(f"{n} {_printed(by_name[n][0])}" for n in alike)
+
     def text(self) -> str:
-        """Return aligned columns, with numbers to the right."""
-        cells = [list(self.columns)] + [[_printed(c) for c in row] for row in self.rows]
+        """Return aligned columns, with numbers to the right.
+
+        A column's name takes several lines if it is wider than all its cells.
+        """
+        cells = [[_printed(cell) for cell in row] for row in self.rows]
+        columns = [*zip(*cells, strict=True)] or [() for _ in self.columns]
+        names = [
+            _wrapped(name, max(map(len, column), default=0))
+            for name, column in zip(self.columns, columns, strict=True)
+        ]
+        height = max(map(len, names))
+        heads = zip(*(([""] * height + name)[-height:] for name in names), strict=True)
+        cells = [*map(list, heads), *cells]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         right = [
             all(not isinstance(cell, str) for cell in column)
@@ -85,15 +115,35 @@ class Table:
         )
 
 
+def _wrapped(name: str, width: int) -> list[str]:
+    """Return a column's name in lines that are no wider than its cells, or one word.
+
+    >>> _wrapped("copied out MiB", 9)
+    ['copied', 'out MiB']
+    """
+    lines = [""]
+    for word in name.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def _printed(cell: Cell) -> str:
-    """Return a cell as people read it."""
+    """Return a cell as people read it: fractions below 1 with four digits.
+
+    >>> _printed(1489.35547), _printed(0.00029165027), _printed(0.0)
+    ('1,489.355', '0.0002917', '0')
+    """
     match cell:
         case None:
             return ""
         case int():
             return f"{cell:,}"
         case float():
-            return f"{cell:,.4f}"
+            return f"{cell:,.3f}" if abs(cell) >= 1 else f"{cell:.4g}"
         case str():
             return cell
 

@@ -51,7 +51,8 @@ def plan(
     device       whose roofline models the time: "virtual:" and a machine, or a file
     costs        measured seconds, instead of a roofline
     effort       with memory alone: how long to look for a quicker plan
-    overrides    options to change in the preset
+    overrides    options to change in the preset; beside a policy, recompute and
+                 transfers are refused
 
     Raises OutOfMemory, in bytes of ``memory``, and ValueError for an unknown name.
 
@@ -109,6 +110,12 @@ def plan_route(
     capacity  bytes for what is scheduled; the rest as for ``plan``
     """
     if policy is not None:
+        taken = [name for name in ("recompute", "transfers") if name in overrides]
+        if taken and policy in POLICIES:
+            raise ValueError(
+                f"policy {policy!r} decides itself what is computed again and what is "
+                f"copied: omit {' and '.join(taken)}"
+            )
         own = replace(_options(policy), capacity=capacity, slab=capacity)
         options = replace(own, **overrides)
         return _name(policy), options, by_policy(whole, policy, options, costs)

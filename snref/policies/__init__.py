@@ -44,6 +44,8 @@ class Published:
 
     overwrite, algorithms  the options that hold for it if none are typed
     source                 its entry in the BibTeX of ``snref cite``
+    idles                  whether it copies, and computes again, only where memory is
+                           short
     is_optimum             whether it searches for the least time, without copies, and
                            so may take long, and may be quicker than the quickest plan
                            that is found
@@ -53,6 +55,7 @@ class Published:
     source: str
     overwrite: Overwrite = "gradients"
     algorithms: Algorithms = "exact"
+    idles: bool = False
     is_optimum: bool = False
 
 
@@ -60,15 +63,17 @@ POLICIES: Mapping[str, Published] = {
     "caffe": Published(caffe, "jia2014caffe"),
     "vdnn-conv": Published(vdnn_conv, "rhu2016vdnn"),
     "vdnn-all": Published(vdnn_all, "rhu2016vdnn"),
-    "vdnn-dyn": Published(vdnn_dyn, "rhu2016vdnn"),
+    "vdnn-dyn": Published(vdnn_dyn, "rhu2016vdnn", idles=True),
     "mxnet": Published(mxnet, "chen2015mxnet"),
     "mxnet-mirror": Published(mxnet_mirror, "chen2015mxnet"),
-    "tensorflow": Published(tensorflow, "abadi2016tensorflow"),
+    "tensorflow": Published(tensorflow, "abadi2016tensorflow", idles=True),
     "chen": Published(chen, "chen2016training"),
-    "dtr": Published(dtr, "kirisame2021dynamic", overwrite="never"),
+    "dtr": Published(dtr, "kirisame2021dynamic", overwrite="never", idles=True),
     "densenets": Published(densenets, "pleiss2017memory", overwrite="never"),
-    "memory-budget": Published(memory_budget, "pytorch2024budget", overwrite="never"),
-    "belady": Published(belady, "belady1966study"),
-    "checkmate": Published(checkmate, "jain2020checkmate", is_optimum=True),
-    "rotor": Published(rotor, "beaumont2019optimal", is_optimum=True),
+    "memory-budget": Published(
+        memory_budget, "pytorch2024budget", overwrite="never", idles=True
+    ),
+    "belady": Published(belady, "belady1966study", idles=True),
+    "checkmate": Published(checkmate, "jain2020checkmate", idles=True, is_optimum=True),
+    "rotor": Published(rotor, "beaumont2019optimal", idles=True, is_optimum=True),
 }

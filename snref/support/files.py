@@ -12,20 +12,28 @@ from typing import Any, BinaryIO, TextIO
 from zlib import crc32
 
 OUTPUT = "standard output"
+MOST = 2**27  # characters of a file that is read: a device, or a mistake, has more
 
 
 def read(path: str) -> str:
     """Return the text of a file, or of standard input if the path is "-".
 
     The text must be UTF-8. A byte order mark, which some editors put first, is left
-    out. Raises OSError, or ValueError if it is no such text; both name the path.
+    out. Raises OSError, or ValueError if it is no such text, or is longer than
+    ``MOST``; both name the path.
     """
     with _naming(path):
+        _check_named(path)
         if path != "-":
-            return Path(path).read_text("utf-8-sig")
-        if sys.stdin is None:  # as after <&-
+            with Path(path).open(encoding="utf-8-sig") as file:
+                text = file.read(MOST + 1)
+        elif sys.stdin is None:  # as after <&-
             raise ValueError("standard input is closed")
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        else:
+            text = sys.stdin.buffer.read(MOST + 1).decode("utf-8-sig")
+        if len(text) > MOST:
+            raise ValueError(f"has more than {MOST:,} characters")
+        return text
 
 
 def write(path: str, text: str) -> None:
@@ -55,6 +63,7 @@ def check_writable(path: str) -> None:
     if path == "-":
         return
     with _naming(path):
+        _check_named(path)
         target = Path(path).resolve()
         if target.is_dir():
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
@@ -63,6 +72,11 @@ def check_writable(path: str) -> None:
         if target.is_file() or not target.exists():
             with tempfile.TemporaryFile(dir=target.parent):
                 pass
+
+
+def _check_named(path: str) -> None:
+    if not path:
+        raise OSError(EINVAL, "a file needs a name")
 
 
 @contextmanager

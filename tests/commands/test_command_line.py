@@ -111,7 +111,7 @@ def test_compare_puts_the_papers_numbers_beside_ours_and_fits_none(command):
     assert unexplained == {1132.155, 886.385}
     _, out, _ = command("compare alexnet --batch 200")
     assert out.count("not explained, not fitted") == 2
-    assert "1132.155" in out and "1,132.0557" in out
+    assert "1132.155" in out and "1,132.056" in out
 
 
 def test_compare_says_so_of_the_resnets_401(command):
@@ -121,7 +121,7 @@ def test_compare_says_so_of_the_resnets_401(command):
         "401",
         "401",
     ]
-    assert "406.1250" in out
+    assert "406.125" in out
 
 
 def test_compare_lists_every_preset_and_what_does_not_fit(command):

@@ -4,13 +4,17 @@ import csv
 import io
 import json
 import sys
+import time
 
 import pytest
 
 import snref
 from snref.__main__ import main
-from snref.commands.progress import Progress
+from snref.commands import progress
+from snref.commands.progress import Progress, elapsed
+from snref.nets import find
 from snref.planning.candidates import VARIATIONS, moved
+from snref.plans import OutOfMemory, extent, lower_bound
 from snref.policies import POLICIES
 
 SAVINGS = "declarations", "fork", "overwrite", "algorithms"
@@ -93,6 +97,33 @@ def test_what_does_not_fit_or_not_apply_is_a_row_that_says_why(compare):
     assert row["checkmate"]["seconds"] == row["baseline"]["seconds"] == ""
 
 
+def test_the_text_leaves_out_terms_that_all_share_and_is_not_wide(capsys):
+    assert main(["compare", "alexnet", "--batch", "8", "--policy", "dtr,chen"]) == 0
+    said = capsys.readouterr().out
+    head, table, *_ = said.split("\n\n")
+    assert "declarations original, fork copy, algorithms exact; first fit: " in head
+    assert "overwrite" in table and "declarations" not in table
+    assert max(map(len, table.splitlines())) < 140
+    assert "only where memory is short: dtr.\n" in said
+
+
+def test_policies_that_act_only_under_a_limit_are_marked():
+    net = find("alexnet", 8)
+    fixed = snref.plan(net).total_bytes - extent(snref.plan(net).plan)
+    tight = fixed + int(2 * lower_bound(snref.plan(net).plan))
+    for name, known in POLICIES.items():
+        if known.is_optimum:
+            continue
+        free = snref.plan(net, policy=name)
+        acts = free.offload_bytes + free.extra_forwards > 0
+        try:
+            less = snref.plan(net, policy=name, memory=tight)
+            under = less.offload_bytes + less.extra_forwards > 0
+        except OutOfMemory:
+            under = False
+        assert known.idles == (not acts and under), name
+
+
 # Plans in JSON
 
 
@@ -148,9 +179,7 @@ def test_ranks_that_depend_on_the_machine_are_marked(compare, capsys):
     assert fast < float(rows["vdnn-all"]["seconds"]) < slow
     # Nothing is copied by ``baseline``: only the bandwidth changes its seconds.
     copyless = rows["baseline"]
-    assert float(copyless["link x 0.75"].split()[0]) == round(
-        float(copyless["seconds"]), 4
-    )
+    assert copyless["link x 0.75"].split()[0] == f"{float(copyless['seconds']):.4g}"
     assert main(["compare", "alexnet", "--batch", "8", "--vary", "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
     before = {
@@ -195,6 +224,20 @@ def test_progress_of_a_short_command_says_nothing_elsewhere(capsys):
     with Progress("compare", 1) as progress:
         progress.show("lenet: chen")
     assert capsys.readouterr().err == ""
+
+
+def test_a_long_wait_counts_its_seconds_on_a_terminal_and_clears_them(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with elapsed("plan"):
+        pass
+    assert capsys.readouterr().err == ""  # is no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with elapsed("plan"):
+        time.sleep(1.2)
+    said = capsys.readouterr().err
+    assert said.startswith("\rplan: 1 s") and said.endswith(" \r")
 
 
 @pytest.mark.slow

@@ -224,7 +224,7 @@ def test_deeper_finds_the_deepest_resnet(command):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fit lenet", "--memory SIZE says"),
+        ("fit lenet", "--memory SIZE is missing"),
         ("fit lenet --memory 1GB --deeper", "--deeper is for a ResNet, not for lenet"),
     ],
 )

@@ -37,6 +37,41 @@ def mistaken(capsys, tmp_path, monkeypatch):
     return run
 
 
+# Options and files
+
+IGNORED = [
+    ("--policy chen --transfers offload", "omit transfers"),
+    ("--policy chen --recompute off --transfers none", "recompute and transfers"),
+    ("--policy chen --memory 20MB --effort 2", "--effort is for"),
+    ("--preset cache --memory 20MB --effort 2", "--effort is for"),
+    ("--effort 2", "--effort is for"),
+    ("--memory 20MB --transfers cache --effort 2", "--effort is for"),
+    ("--memory 20MB --recompute cost --effort 2", "--effort is for"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), IGNORED)
+def test_an_option_that_would_be_ignored_is_refused(mistaken, options, said):
+    assert said in mistaken("plan", "lenet", *options.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["plan lenet --json", "plan lenet --csv", "plan lenet --costs", "fit lenet --json"],
+)
+def test_a_file_without_a_name_is_refused(mistaken, line):
+    assert "'': a file needs a name" in mistaken(*line.split(), "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero")
+@pytest.mark.parametrize(
+    "line", ["plan lenet --costs /dev/zero", "compare lenet --plan /dev/zero"]
+)
+def test_a_file_without_an_end_is_refused(mistaken, monkeypatch, line):
+    monkeypatch.setattr("snref.support.files.MOST", 2**16)
+    assert "/dev/zero: has more than 65,536 characters" in mistaken(*line.split())
+
+
 # Modules
 
 NETS = """
@@ -185,7 +220,7 @@ def test_a_name_that_can_be_no_module_is_refused(name):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (["plan", "lenet", "--json", ""], "'': Is a directory"),
+        (["plan", "lenet", "--json", ""], "'': a file needs a name"),
         (["plan", "lenet", "--json", "a\0b"], r"'a\x00b': "),
         (["plan", "lenet", "--json", "y" * 300], "File name too long"),
         (["plan", "lenet", "--costs", ""], "''"),

@@ -3,13 +3,16 @@
 import csv
 import io
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 import snref
 from snref.__main__ import main
-from snref.commands.sweep import budgets
+from snref.commands.sweep import EXAMPLE, budgets
 from snref.nets import find
+from snref.planning.candidates import VARIATIONS, moved
 from snref.plans import extent, lower_bound
 
 
@@ -17,10 +20,10 @@ from snref.plans import extent, lower_bound
 def sweep(capsys):
     """Sweep, and return the rows of the table."""
 
-    def run(line):
-        assert main(["sweep", *line.split(), "--csv", "-"]) == 0
+    def run(line, code=0, err=""):
+        assert main(["sweep", *line.split(), "--csv", "-"]) == code
         said = capsys.readouterr()
-        assert said.err == ""
+        assert said.err == err
         return [*csv.DictReader(io.StringIO(said.out))]
 
     return run
@@ -77,7 +80,8 @@ def test_common_terms_and_a_plan_in_json(sweep, tmp_path, capsys):
 
 def test_the_host_s_memory_is_a_limit(sweep):
     line = "alexnet --batch 8 --policy vdnn-all --memory 800MB:900MB:2 --host-memory"
-    assert all("--host-memory" in row["why not"] for row in sweep(f"{line} 1MB"))
+    rows = sweep(f"{line} 1MB", 1, "snref: nothing fits\n")
+    assert len(rows) == 2 and all("--host-memory" in row["why not"] for row in rows)
     assert all(float(row["host MiB"]) <= 60 for row in sweep(f"{line} 60MiB"))
 
 
@@ -104,6 +108,44 @@ def test_a_picture_is_drawn_by_the_file_s_ending(capsys, tmp_path, ending, begin
     assert "least time" in capsys.readouterr().out
 
 
+def test_everything_fits_in_the_examples(sweep):
+    readme = Path(snref.__file__).parents[1] / "README.md"
+    typed = re.findall(r"^snref (sweep .*) --out sweep.png", readme.read_text(), re.M)
+    for line in *typed, EXAMPLE.removeprefix("snref "):
+        assert all(row["seconds"] for row in sweep(line.removeprefix("sweep ")))
+    assert len(typed) == 1
+
+
+def test_where_nothing_fits_there_is_no_picture(capsys, tmp_path):
+    path = tmp_path / "picture.png"
+    line = f"sweep lenet --policy chen --memory 10KB:20KB:2 --out {path}"
+    assert main(line.split()) == 1
+    said = capsys.readouterr()
+    assert said.err == "snref: nothing fits; no picture\n" and not path.exists()
+    assert said.out.count("does not fit: the least --memory that works is") == 2
+
+
+def test_ranks_that_depend_on_the_machine_are_marked(sweep, capsys):
+    line = "alexnet --batch 8 --policy chen,vdnn-all --memory 850MB:900MB:2 --vary"
+    rows = sweep(line)
+    assert main(["sweep", *line.split(), "--json", "-"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert len(points) == len(rows) == 4
+    for memory in {point["memory_bytes"] for point in points}:
+        here = {p["plan"]: p for p in points if p["memory_bytes"] == memory}
+        before = {name: p["modelled"]["seconds"] for name, p in here.items()}
+        for machine in VARIATIONS:
+            after = {
+                n: p["seconds_on_other_machines"][machine] for n, p in here.items()
+            }
+            marked = {
+                row["plan"]
+                for row in rows
+                if row["memory"] == str(memory) and row[machine].endswith("*")
+            }
+            assert marked == moved(before, after)
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -114,6 +156,7 @@ def test_a_picture_is_drawn_by_the_file_s_ending(capsys, tmp_path, ending, begin
         ("--memory 1GB:2GB:1001", "to 1000"),
         ("--out picture.txt", ".png"),
         ("--policy nobody", "nobody"),
+        ("--vary --costs costs.csv", "omit --costs"),
         ("--plan there/is/none.json", "none.json"),
     ],
 )
