@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EINVAL, EISDIR
+from errno import EACCES, EINVAL, EISDIR, ENOENT
 from pathlib import Path
 from platform import node
 from typing import Any, BinaryIO, TextIO
@@ -76,7 +76,7 @@ def check_writable(path: str) -> None:
 
 def _check_named(path: str) -> None:
     if not path:
-        raise OSError(EINVAL, "a file needs a name")
+        raise OSError(ENOENT, "a file needs a name")
 
 
 @contextmanager
