@@ -13,8 +13,8 @@ from numba import cuda, njit
 from numba.core.types import Type
 from numba.np.numpy_support import as_dtype
 
-from snref.simt import runtime
-from snref.simt.front.warps import ATOMICS, PLAIN
+from snref.simt import half, runtime
+from snref.simt.front.warps import ATOMICS, HALF, PLAIN
 
 Index = namedtuple("Index", "x y z")
 
@@ -158,6 +158,7 @@ def names_of(thread, grid, block):
         "threadfence_system": let_others_run,
         "nanosleep": let_others_run,
         "cg": SimpleNamespace(this_grid=lambda: SimpleNamespace(sync=sync_grid)),
+        "fp16": SimpleNamespace(**{n: getattr(half, n).py_func for n in HALF}),
         "selp": lambda choice, a, b: a if choice else b,
         **{n: _compiled(n) for n in PLAIN},
     }

@@ -404,8 +404,6 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
                     f"a {name} is no argument of a kernel: make it an array"
                 )
             kind = numba.typeof(argument)
-            if getattr(kind, "dtype", kind) == numba.types.float16:
-                raise TypeError("kernels on a CPU have no float16: use float32")
         except (TypeError, ValueError, numba.errors.NumbaError) as e:
             problem = f"argument {i}: {e}"
             raise located(*_place(function), problem) from None

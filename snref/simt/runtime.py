@@ -20,6 +20,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 
+from snref.simt import half  # noqa: F401 (float16 is known from here on)
+
 u = numba.uintp  # an index that is never negative: Numba's test for it falls away
 
 

@@ -82,7 +82,7 @@ def replacements(run: Callable[[Any], Any]) -> dict[str, Any]:
         # device, context, streams, events
         "is_available": lambda: True,
         "is_supported_version": lambda: True,
-        "is_float16_supported": lambda: False,
+        "is_float16_supported": lambda: True,
         "is_bfloat16_supported": lambda: False,
         "is_fp8_supported": lambda: False,
         "runtime": devices.Runtime(),

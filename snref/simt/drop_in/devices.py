@@ -53,7 +53,7 @@ class Device:
     name = f"snref.simt on {platform.processor() or platform.machine()}"
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     compute_capability = (7, 5)
-    supports_float16 = False
+    supports_float16 = True
     MULTIPROCESSOR_COUNT = os.cpu_count() or 1
 
     def __getattr__(self, name: str) -> int:

@@ -33,7 +33,7 @@ MemoryPointer MappedMemory PinnedMemory; refused; memory-manager
 MemoryInfo prepare_shape_strides_dtype; runs;
 ## Device, streams, events
 is_available is_supported_version; runs; True
-is_float16_supported; differs; False
+is_float16_supported; runs; True
 cuda_error; runs; None
 detect gpus list_devices select_device get_current_device; runs; one device, the CPU, \
 with the limits of compute capability 7.5
@@ -60,7 +60,7 @@ cg; differs; a grid that synchronises runs as one block (rule grid-sync)
 match_any_sync match_all_sync lanemask_lt; runs;
 shfl_sync_intrinsic vote_sync_intrinsic; refused; by the compiler of kernels: use \
 shfl_sync, all_sync ... which are made of them
-fp16; refused; by the compiler of kernels: use float32
+fp16; runs; float16 rounds after every operation, as on a GPU
 libdevice; refused; by the compiler of kernels: use the functions of `math`
 ## Vector types
 {vectors}; runs; in kernels: a variable for each component

@@ -22,7 +22,6 @@ RULES = {
     "grid-sync": "blocks run one after another: a grid can synchronise only where it "
     "can run as one block, of at most 1024 threads that know their positions from "
     "cuda.grid and cuda.gridsize alone and have no shared arrays",
-    "half-precision": "kernels on a CPU have no float16: use float32",
     "basic-indexing": "device arrays are indexed with integers and slices",
     "event-timing": "only recorded events made with timing=True tell a time",
 }

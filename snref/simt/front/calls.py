@@ -191,6 +191,8 @@ class Calls(Arrays):
             return ir.call(unit.needs(f"atomic_{called[7:].rstrip('_')}"), *args)
         if called in warps.PLAIN:
             return ir.call(unit.needs(called), *args)
+        if called.startswith("fp16.") and called[5:] in warps.HALF:
+            return ir.call(unit.needs(called[5:], "half"), *args)
         lowered = warps.lower(called, args, unit.fresh, unit.block)
         if lowered is None:
             problem = f"cuda.{called} is not supported by the compiled CPU device"

@@ -52,9 +52,9 @@ class Unit:
         line = getattr(node, "lineno", 0)
         return ir.located(self.sources, line, self.kernel, problem, kind)
 
-    def needs(self, function: str) -> str:
+    def needs(self, function: str, module: str = "runtime") -> str:
         """A function of the runtime, imported by the generated text; its name."""
-        self.imports[function] = f"from snref.simt.runtime import {function}"
+        self.imports[function] = f"from snref.simt.{module} import {function}"
         return function
 
     def thread_index(self, axis: str) -> ast.expr:

@@ -24,6 +24,13 @@ ATOMICS = {
     *("inc", "dec", "exch", "cas", "compare_and_swap"),
 }
 PLAIN = {"popc", "brev", "clz", "ffs", "fma", "cbrt"}  # functions of one thread
+_HALF: dict[int, str] = {  # functions of `cuda.fp16`, by how many arguments they take
+    1: """hneg habs hsin hcos hlog hlog2 hlog10 hexp hexp2 hexp10 hfloor hceil htrunc
+        hrint hsqrt hrsqrt hrcp""",
+    2: "hadd hsub hmul hdiv hmax hmin heq hne hlt hle hgt hge",
+    3: "hfma",
+}
+HALF = {n: most for most, names in _HALF.items() for n in names.split()}
 ARGUMENTS = {  # of names: how many they take
     ("syncthreads", "activemask", "lanemask_lt"): 0,
     ("threadfence", "threadfence_block", "threadfence_system"): 0,
@@ -35,6 +42,7 @@ ARGUMENTS = {  # of names: how many they take
     tuple(f"atomic.{n}" for n in ATOMICS if n != "cas"): 3,
     ("atomic.cas",): 4,
     ("const.array_like",): 1,
+    **{tuple(f"fp16.{n}" for n in names.split()): k for k, names in _HALF.items()},
 }
 _SHUFFLES = {
     "shfl_sync": "shuffle",
