@@ -704,17 +704,6 @@ def test_without_debug_and_with_fastmath_a_division_by_zero_goes_on():
             assert out[0] == np.inf
 
 
-def test_half_precision_is_refused():
-    with installed():
-
-        @cuda.jit
-        def nothing(x):
-            pass
-
-        with pytest.raises(simt.KernelError, match="rule half-precision"):
-            nothing[1, 1](np.zeros(1, np.float16))
-
-
 def test_memory_of_others_is_refused():
     interface = {"shape": (3,), "typestr": "<f8", "data": (4096, False), "version": 3}
     elsewhere = SimpleNamespace(__cuda_array_interface__=interface)
