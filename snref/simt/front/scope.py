@@ -14,7 +14,9 @@ import copy
 import inspect
 import textwrap
 from collections import Counter
+from contextlib import suppress
 from enum import Enum, EnumType
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -47,6 +49,8 @@ def _cuda_names() -> dict[int, str]:
 
     Looked up by object: a kernel may have written `from numba.cuda import grid as g`.
     """
+    with suppress(ImportError):  # numba-cuda has a module where Numba has a class
+        import_module("numba.cuda.fp16")
     spaces = ("atomic", "shared", "local", "const", "libdevice", "cg", "fp16")
     known: dict[int, str] = {}
     for space in ("", *spaces):
