@@ -22,15 +22,16 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numba
 import numpy as np
 
-from snref.simt import ir
+from snref.simt import ir, parts
 from snref.simt.assignment import with_flags
 from snref.simt.ir import Kernel, KernelError
 from snref.simt.limits import Three
@@ -63,7 +64,7 @@ from snref.simt.shadow import (
     site,
 )
 from snref.simt.storage import Storage
-from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
+from snref.simt.style import Style, expand_slots
 
 # ------------------------------------------------------------------ the text
 
@@ -82,6 +83,7 @@ class Checked(Style):
         "from snref.simt.shadow import same, saw, wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
+        parts.IMPORT,
     )
 
     def __init__(self, kernel: Kernel, store: Storage):
@@ -146,12 +148,12 @@ class Checked(Style):
         }
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
-        no_whole_arrays(self.kernel, stmt)
         new = _Accesses(self, stmt.lineno).visit(copy.deepcopy(stmt))
         new = new if isinstance(new, list) else [new]
         return ir.text(map(ast.fix_missing_locations, new))
 
     def expression(self, node: ast.expr, inside: bool) -> str:
+        parts.refuse(self.kernel, node, getattr(node, "lineno", self.kernel.line))
         new = _Accesses(self, getattr(node, "lineno", 0)).visit(copy.deepcopy(node))
         return ast.unparse(ast.fix_missing_locations(new))
 
@@ -159,7 +161,8 @@ class Checked(Style):
         """The number of the element that is accessed; -1 if there is none."""
         assert isinstance(node.value, ast.Name)
         a = node.value.id
-        places = one_element(self.kernel, node, line)
+        places = parts.element(self.kernel, node)
+        assert places is not None  # parts are taken apart
         if a in self.local:
             places = [*places, ir.name("_t")]
         ndim = len(places)
@@ -220,6 +223,50 @@ class Checked(Style):
         stmts = [ir.assign(new, value), place, ir.assign(at, look), allowed]
         return [ir.at(s, line) for s in stmts]
 
+    def part(
+        self, part: parts.Part, line: int, look: Callable[[ast.expr], list[ast.stmt]]
+    ) -> list[ast.stmt]:
+        """A look at each element of the part, given its number."""
+
+        def each(places: list[ast.expr]) -> list[ast.stmt]:
+            inside = ast.Tuple(places, ast.Load())
+            node = ast.Subscript(ir.name(part.array), inside, ast.Load())
+            at = self.fresh("at")
+            return [ir.assign(at, self.place(node, line)), *look(ir.name(at))]
+
+        return part.each(each)
+
+    def in_parts(
+        self, taken: parts.Apart, stmts: list[ast.stmt], line: int
+    ) -> list[ast.stmt]:
+        """The statement, if all its elements are there, and a look at each of them."""
+        ok, old, n = map(self.fresh, ("ok", "old", "n"))
+
+        def there(at: ast.expr) -> list[ast.stmt]:
+            return ast.parse(f"{ok} = {ok} and {ast.unparse(at)} >= 0").body
+
+        def saw(at: ast.expr) -> list[ast.stmt]:
+            return [*there(at), ast.Expr(self.look("saw", a, at, line))]
+
+        def wrote(same: str, at: ast.expr) -> list[ast.stmt]:
+            look = self.look("wrote", a, at, line)
+            look.args.append(ir.expression(same.format(ast.unparse(at))))
+            return [ast.Expr(look), *ast.parse(f"{n} += 1").body]
+
+        out: list[ast.stmt] = [ir.assign(ok, ast.Constant(True))]
+        for part in taken.loaded:
+            a = part.array
+            out += self.part(part, line, saw)
+        if taken.stored is None:
+            return [*out, ast.If(ir.name(ok), stmts, [])]
+        a = taken.stored.array
+        out += [*self.part(taken.stored, line, there), ir.assign(n, ast.Constant(0))]
+        before = ir.expression(f"{taken.stored.name}.copy().ravel()")
+        same = partial(wrote, f"same({a}_flat, {{}}, {old}[{n}])")
+        done = [ir.assign(old, before), *stmts, *self.part(taken.stored, line, same)]
+        refused = self.part(taken.stored, line, partial(wrote, "False"))
+        return [*out, ast.If(ir.name(ok), done, refused)]
+
 
 _UNDEFINED = 1000  # operations with absent threads until check mode ends the launch
 _SWAPS = {"atomic_cas", "atomic_compare_and_swap"}
@@ -255,6 +302,12 @@ class _Accesses(ast.NodeTransformer):
         node.slice = self.visit(node.slice)
         return self.style.read(node, self.line)
 
+    def compound(self, node: Any) -> Any:
+        parts.refuse(self.style.kernel, ir.test(node), node.lineno)
+        return self.generic_visit(node)
+
+    visit_If = visit_While = visit_For = compound
+
     def root(self, node: ast.expr) -> ast.Subscript | None:
         """The element of a known array that this is, or is a field of."""
         if isinstance(node, ast.Subscript) and self.known(node):
@@ -277,10 +330,28 @@ class _Accesses(ast.NodeTransformer):
                 kinds = f"_int64({UNASSIGNED}), {me}, {me}, _int64({number}), _int64(0)"
                 new = f"note(_report, {kinds})"
             case _:
-                return self.generic_visit(stmt)
+                return self.parts(stmt) or self.generic_visit(stmt)
         return ir.at(ast.Expr(ir.expression(new)), self.line)
 
+    def parts(self, stmt: Any) -> list[ast.stmt]:
+        """The statement with a look at its parts of arrays; empty if it has none."""
+        style = self.style
+        taken = parts.apart(style.kernel, stmt, style.fresh, style.local)
+        if taken is None:
+            return []
+        named = {p.name for p in (*taken.loaded, taken.stored) if p is not None}
+        before = [
+            s if ir.names(s, store=True) <= named else self.visit(s)
+            for s in taken.before
+        ]
+        visited = self.visit(ir.at(taken.stmt, stmt.lineno))
+        all_ = visited if isinstance(visited, list) else [visited]
+        new = [*before, *style.in_parts(taken, all_, stmt.lineno)]
+        return [ir.at(s, stmt.lineno) for s in new]
+
     def visit_Assign(self, stmt: ast.Assign) -> Any:
+        if of_parts := self.parts(stmt):
+            return of_parts
         (left,) = stmt.targets
         root = self.root(left)
         if root is None:
@@ -290,6 +361,8 @@ class _Accesses(ast.NodeTransformer):
         return self.style.write(left, root, self.line, value)
 
     def visit_AugAssign(self, stmt: ast.AugAssign) -> Any:
+        if of_parts := self.parts(stmt):
+            return of_parts
         left = stmt.target
         root = self.root(left)
         if root is None:

@@ -30,6 +30,7 @@ from numba import types
 
 from snref.simt import ir
 from snref.simt.ir import COMPOUNDS, Kernel
+from snref.simt.parts import is_axis
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -734,7 +735,7 @@ class _Analysis:
         """The indices of an element of an array, each wrapped if it must be."""
         each = place.elts if isinstance(place, ast.Tuple) else [place]
         ndim = self.kernel.ndim.get(a)
-        if len(each) != ndim or any(isinstance(p, ast.Slice) for p in each):
+        if len(each) != ndim or any(map(is_axis, each)):
             return place  # an array of its own: Numba's business
         own = self.kernel.arrays.get(a)
         sizes: list[ast.expr] = [

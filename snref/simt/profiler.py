@@ -16,6 +16,7 @@ import ast
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from snref.simt import ir
+from snref.simt import ir, parts
 from snref.simt.ir import Kernel
 from snref.simt.limits import Three
 from snref.simt.recorder import BRANCH, LOAD, ROUNDS, SECTOR, SHARED, STORE
 from snref.simt.run import Compiled, in_c_order
 from snref.simt.storage import Storage
-from snref.simt.style import Style, expand_slots, no_whole_arrays, one_element
+from snref.simt.style import Style, expand_slots
 
 _FLOPS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
@@ -120,6 +121,7 @@ class Counting(Style):
         "from snref.simt.recorder import branch, flop, note, settle",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
+        parts.IMPORT,
     )
     parameters = ("_where", "_seen", "_kinds", "_sizes", "_counts", "_flops")
 
@@ -151,12 +153,11 @@ class Counting(Style):
         return {"sites_noted": tuple(self.sites), "lines": tuple(self.lines)}
 
     def statement(self, stmt: ast.stmt, inside: bool) -> list[str]:
-        no_whole_arrays(self.kernel, stmt)
-        notes = _Notes(self, stmt.lineno, inside)
-        new = notes.visit(copy.deepcopy(stmt))
-        return ir.text([ast.fix_missing_locations(new)]) if new is not None else []
+        new = _Notes(self, stmt.lineno, inside).stmts([copy.deepcopy(stmt)])
+        return ir.text(map(ast.fix_missing_locations, new))
 
     def expression(self, node: ast.expr, inside: bool) -> str:
+        parts.refuse(self.kernel, node, getattr(node, "lineno", self.kernel.line))
         notes = _Notes(self, getattr(node, "lineno", 0), inside)
         new = ast.fix_missing_locations(notes.visit(copy.deepcopy(node)))
         return ast.unparse(new)
@@ -183,28 +184,62 @@ class _Notes(ast.NodeTransformer):
             self.line = node.lineno
         return super().visit(node)
 
-    def visit_Expr(self, stmt: ast.Expr) -> ast.AST | None:
-        dropped = ir.called(stmt) in (ir.FENCE, ir.LANE, ir.PRESENT)
-        return None if dropped else self.generic_visit(stmt)
+    def stmts(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The statements with notes, those of parts of arrays beside them."""
+        out: list[ast.stmt] = []
+        for stmt in stmts:
+            new = self.visit(stmt)
+            out += new if isinstance(new, list) else [new] if new is not None else []
+        return out
+
+    def look(self, a: str, kind: int, places: list[ast.expr]) -> list[ast.stmt]:
+        return [ast.Expr(self.noted(a, places, kind))]
+
+    def parts(self, stmt: Any) -> list[ast.stmt]:
+        """The statement with notes on its parts of arrays; empty if it has none."""
+        style, line = self.style, stmt.lineno
+        taken = parts.apart(style.kernel, stmt, style.fresh, style.local)
+        if taken is None:
+            return []
+        every = [(p, LOAD) for p in taken.loaded]
+        every += [(p, STORE) for p in (taken.stored,) if p is not None]
+        named = {p.name for p, _ in every}
+        out = [
+            s if ir.names(s, store=True) <= named else self.visit(s)
+            for s in taken.before
+        ]
+        for p, kind in every:
+            if p.array not in style.local:  # which are registers
+                out += p.each(partial(self.look, p.array, kind))
+        out += self.stmts([ir.at(taken.stmt, line)])
+        return [ir.at(s, line) for s in out]
+
+    def visit_Expr(self, stmt: ast.Expr) -> Any:
+        if ir.called(stmt) in (ir.FENCE, ir.LANE, ir.PRESENT):
+            return None
+        return self.parts(stmt) or self.generic_visit(stmt)
 
     def element(self, node: ast.Subscript, kind: int) -> ast.expr:
         """The element, its place noted; local arrays are registers."""
         assert isinstance(node.value, ast.Name)
         a, style = node.value.id, self.style
-        places = one_element(style.kernel, node, self.line)
-        places = [self.visit(p) for p in places]
+        found = parts.element(style.kernel, node)
+        assert found is not None  # parts are taken apart
+        places = [self.visit(p) for p in found]
         if a in style.local:
             inside = ast.Tuple([*places, ir.name("_t")], ast.Load())
             return ast.Subscript(node.value, inside, node.ctx)
+        place = ir.call("_u", self.noted(a, places, kind))
+        return ast.Subscript(ir.name(f"{a}_flat"), place, node.ctx)
+
+    def noted(self, a: str, places: Sequence[ast.expr], kind: int) -> ast.expr:
+        """The number of the element, noted."""
         flat = ast.unparse(places[0])
         for d, p in enumerate(places[1:], 1):
             flat = f"({flat}) * {a}.shape[{d}] + ({ast.unparse(p)})"
-        kind = SHARED if a in style.kernel.arrays else kind
-        noted = f"note({style.site(self.line, kind, style.sizes[a])}, _int64({flat}))"
-        new = ir.expression(f"{a}_flat[_u({noted})]")
-        assert isinstance(new, ast.Subscript)
-        new.ctx = node.ctx
-        return new
+        kind = SHARED if a in self.style.kernel.arrays else kind
+        site = self.style.site(self.line, kind, self.style.sizes[a])
+        return ir.expression(f"note({site}, _int64({flat}))")
 
     def known(self, node: ast.AST) -> bool:
         return (
@@ -218,14 +253,18 @@ class _Notes(ast.NodeTransformer):
             return self.generic_visit(node)
         return self.element(node, STORE if isinstance(node.ctx, ast.Store) else LOAD)
 
-    def visit_AugAssign(self, stmt: ast.AugAssign) -> ast.AST:
+    def visit_AugAssign(self, stmt: ast.AugAssign) -> Any:
+        if of_parts := self.parts(stmt):
+            return of_parts
         old = copy.deepcopy(stmt.target)
         old.ctx = ast.Load()
         new = ast.Assign([stmt.target], ast.BinOp(old, stmt.op, stmt.value))
         counted: ast.AST = self.visit(ast.copy_location(new, stmt))
         return counted
 
-    def visit_Assign(self, stmt: ast.Assign) -> ast.AST:
+    def visit_Assign(self, stmt: ast.Assign) -> Any:
+        if of_parts := self.parts(stmt):
+            return of_parts
         (left,) = stmt.targets
         mask = isinstance(left, ast.Name) and left.id in self.style.masks
         opposite = isinstance(stmt.value, ast.UnaryOp)  # of the mask beside it
@@ -239,14 +278,16 @@ class _Notes(ast.NodeTransformer):
         return ir.expression(f"branch({site}, True if {ast.unparse(test)} else False)")
 
     def visit_If(self, stmt: ast.If) -> ast.AST:
+        parts.refuse(self.style.kernel, stmt.test, stmt.lineno)
         stmt.test = self.branch(self.visit(stmt.test))
-        stmt.body = [self.visit(s) for s in stmt.body]
-        stmt.orelse = [self.visit(s) for s in stmt.orelse]
+        stmt.body = self.stmts(stmt.body)
+        stmt.orelse = self.stmts(stmt.orelse)
         return stmt
 
     def visit_While(self, stmt: ast.While) -> ast.AST:
+        parts.refuse(self.style.kernel, stmt.test, stmt.lineno)
         stmt.test = self.branch(self.visit(stmt.test))
-        stmt.body = [self.visit(s) for s in stmt.body]
+        stmt.body = self.stmts(stmt.body)
         return stmt
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:

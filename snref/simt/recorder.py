@@ -41,6 +41,13 @@ def _flop(value, counts, line, times):
             return value
 
         return count
+    if isinstance(value, types.Array) and isinstance(value.dtype, types.Float):
+
+        def count_each(value, counts, line, times):
+            counts[line] += times * value.size
+            return value
+
+        return count_each
     return lambda value, counts, line, times: value
 
 

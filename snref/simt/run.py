@@ -233,7 +233,7 @@ class Module:
             # Numba names a line of the generated text: find it in the kernel's own
             made = self.stages()
             lowered = made["lockstep"]
-            infer(lowered, lowered.types)
+            infer(lowered, ir.THREAD)
             raise refusal(lowered, e, made["emit"].splitlines()) from e
 
     def run(
@@ -250,7 +250,10 @@ class Module:
                 self.compile(map(numba.typeof, arguments), *more)
         arena = _arena(self.facts["arena"])
         given = (*arguments, *self.constants, arena, *more)
-        status = self.code(first, last, *grid, *given)
+        try:
+            status = self.code(first, last, *grid, *given)
+        except ValueError as e:  # arrays of sizes that do not fit each other
+            raise located(*self.place, str(e), "raised") from None
         if status:
             site, thread, block = ir.came_to(status)
             ended = self.stages()["lockstep"].sites[site]

@@ -14,7 +14,8 @@ int64(7) and not 7: Numba would compile a function anew for every constant.
 
 # mypy: ignore-errors
 
-from numba import int64, njit
+from numba import int64, njit, types
+from numba.extending import overload
 
 from snref.simt.runtime import u
 
@@ -240,10 +241,16 @@ def fence(fences, now):
     fences[(now >> BLOCK) - 1] = now | (1 << EPOCH) - 1
 
 
-@njit
 def same(flat, at, value):
-    """Does the element hold this value already?"""
-    return at >= 0 and flat[u(at)] == flat.dtype.type(value)
+    """Does the element hold this value already? Compiled code only."""
+    raise NotImplementedError
+
+
+@overload(same)
+def _same(flat, at, value):
+    if isinstance(flat.dtype, types.Record):  # which Numba does not compare
+        return lambda flat, at, value: False
+    return lambda flat, at, value: at >= 0 and flat[u(at)] == flat.dtype.type(value)
 
 
 @njit

@@ -42,6 +42,11 @@ class Style:
     def __init__(self, kernel: Kernel, store: Storage):
         self.kernel, self.store = kernel, store
         self.local = {n for n, a in kernel.arrays.items() if a.space == "local"}
+        self.taken = set(kernel.types).union(*map(ir.names, kernel.body))
+
+    def fresh(self, stem: str) -> str:
+        """A variable of the printed text."""
+        return ir.fresh(stem, self.taken)
 
     def once(self) -> list[str]:
         """Lines before the first block."""
@@ -126,52 +131,6 @@ class _Index(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         return expand_slots(self, node) or self.generic_visit(node)
-
-
-def one_element(kernel: Kernel, node: ast.Subscript, line: int) -> list[ast.expr]:
-    """The indices of an access that is to be looked at.
-
-    Raises KernelError for rows, slices, and indices in a tuple.
-    """
-    assert isinstance(node.value, ast.Name)
-    a = node.value.id
-    places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if len(places) != kernel.ndim[a] or any(isinstance(p, ast.Slice) for p in places):
-        raise kernel.error(
-            line, f"{ast.unparse(node)} is not one element of {a}; index them all"
-        )
-    return list(places)
-
-
-def no_whole_arrays(kernel: Kernel, stmt: ast.stmt) -> None:
-    """Raises KernelError for arithmetic of whole arrays, of which no thread is told,
-    and for another name of an array, whose accesses nobody would look at."""
-    for node in ast.walk(stmt):
-        match node:
-            case ast.Assign([ast.Name(new)], value):
-                for a in _chosen(value) & kernel.ndim.keys():
-                    problem = f"{new} is not always {a}; index {a} itself"
-                    raise kernel.error(stmt.lineno, problem)
-                continue
-            case ast.BinOp(left, _, right):
-                operands = [left, right]
-            case ast.AugAssign(target, _, value):
-                operands = [target, value]
-            case ast.UnaryOp(_, operand):
-                operands = [operand]
-            case _:
-                continue
-        for operand in operands:
-            if isinstance(operand, ast.Name) and operand.id in kernel.ndim:
-                problem = f"{operand.id} is a whole array here; index an element"
-                raise kernel.error(stmt.lineno, problem)
-
-
-def _chosen(value: ast.expr) -> set[str]:
-    """The variables of which one is the value."""
-    if isinstance(value, ast.IfExp):
-        return _chosen(value.body) | _chosen(value.orelse)
-    return {value.id} if isinstance(value, ast.Name) else set()
 
 
 def expand_slots(visitor: ast.NodeTransformer, node: ast.Call) -> ast.AST | None:

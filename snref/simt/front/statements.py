@@ -32,7 +32,8 @@ class Statements(Calls):
         for stmt in stmts:
             with ir.told_of(self.unit.sources, stmt.lineno, self.unit.kernel):
                 translated = self.statement(stmt)
-            out += [*self.before, *translated]
+            whole = views.Values(self.unit.views)
+            out += [at(whole.visit(s), stmt.lineno) for s in self.before + translated]
             self.before = []
         self.before = outer
         return out
