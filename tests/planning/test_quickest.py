@@ -292,6 +292,15 @@ def test_more_effort_is_not_slower_on_a_net_that_needs_it():
     assert long.seconds <= 1.02 * quick.seconds
 
 
+def test_a_frontier_that_is_asked_again_answers_as_a_new_one():
+    problem, _ = problem_of(find("alexnet", batch=8))
+    asked = Frontier(problem, Limits(), 0.1)
+    sizes = [asked.least + (asked.most - asked.least) * i // 4 for i in (3, 1, 0, 2)]
+    for size in sizes:
+        point = Frontier(problem, Limits(), 0.1).best(size)
+        assert str(asked.best(size).plan) == str(point.plan)
+
+
 def test_the_same_problem_gives_the_same_plan():
     net = find("random:4", batch=4)
     _, costs = problem_of(net)

@@ -47,6 +47,7 @@ from snref.timing.timeline import simulate
 WORK = 100_000  # runs that are looked at on a coarse level, if effort is 1
 MOST_TRIES = 400  # changes that are tried there, for small nets
 LEAST_TRIES = 4
+HURRY = 10  # tries: if there are fewer, fewer starts are tried, too
 PRICES = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)  # of the link
 SHARES = (1.0, 0.8)  # of the capacity for tensors: 0.8 leaves some for workspaces
 IMPROVED = 4  # starts that are improved before the best of them is chosen
@@ -75,12 +76,18 @@ class Frontier:
         self.problem, self.limits = problem, limits
         tries = effort * min(MOST_TRIES, WORK / len(problem.runs))
         self.tries = max(LEAST_TRIES, int(tries))
-        self.deep = len(problem.runs) > DEEP
-        self.coarse, self.fine = (4, 2) if self.deep else (8, 8)
+        deep = len(problem.runs) > DEEP
+        self.coarse, self.fine = (4, 2) if deep else (8, 8)
+        self.prices, self.shares = PRICES, SHARES
+        if tries < HURRY:
+            self.prices, self.shares = PRICES[1::3], SHARES[:1]
+        if deep:
+            self.prices = PRICES[3:4]
         kept = written(problem, forecast(problem, {}, ENDLESS), ENDLESS)
         self.top = self._point(place(kept), {})
         self.least = lower_bound(Plan(problem.runs))
         self.most = extent(self.top.plan)
+        self._found: list[Point | None] = []  # on the coarse levels, from the lowest up
 
     def best(self, capacity: int) -> Point | None:
         """Return the plan for so many bytes of device memory, None if there is none."""
@@ -88,7 +95,7 @@ class Frontier:
             return self.top
         point: Point | None = None
         for coarse in range(self.coarse):
-            above = self._next(point, self._level(coarse, 0), self.top, self.tries)
+            above = self._on_coarse_level(coarse)
             if self._level(coarse, 0) > capacity:
                 break
             point = above
@@ -108,11 +115,10 @@ class Frontier:
         """The plan of the fewest bytes that is found."""
         low = self.least
         for coarse in range(self.coarse):
-            level = self._level(coarse, 0)
-            point = self._next(None, level, self.top, self.tries)
+            point = self._on_coarse_level(coarse)
             if point is not None:
                 break
-            low = level
+            low = self._level(coarse, 0)
         else:
             point = self.top
         # Between two coarse levels: halve the range until it is narrow.
@@ -124,6 +130,14 @@ class Frontier:
             else:
                 point = other
         return point
+
+    def _on_coarse_level(self, coarse: int) -> Point | None:
+        """The plan of a coarse level; found once, and those below it before."""
+        while len(self._found) <= coarse:
+            before = self._found[-1] if self._found else None
+            level = self._level(len(self._found), 0)
+            self._found.append(self._next(before, level, self.top, self.tries))
+        return self._found[coarse]
 
     def _level(self, coarse: int, fine: int) -> int:
         """Bytes of a level, in equal ratios from the least to the most."""
@@ -232,8 +246,8 @@ class Frontier:
 
         if before is not None:
             start(before.price, [before.decisions])
-        for price in PRICES[3:4] if self.deep else PRICES:
-            sizes = [int(share * limits.device) for share in SHARES]
+        for price in self.prices:
+            sizes = [int(share * limits.device) for share in self.shares]
             start(price, [priced(problem, limits, size, price) for size in sizes])
         if not starts:
             for price in PRICES[1::2]:
