@@ -48,8 +48,9 @@ WORK = 100_000  # runs that are looked at on a coarse level, if effort is 1
 MOST_TRIES = 400  # changes that are tried there, for small nets
 LEAST_TRIES = 4
 HURRY = 10  # tries: if there are fewer, fewer starts are tried, too
-PRICES = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)  # of the link
-SHARES = (1.0, 0.8)  # of the capacity for tensors: 0.8 leaves some for workspaces
+# Of the link; and of the capacity for tensors: 0.8 leaves some for workspaces.
+PRICES: tuple[float, ...] = (0.0, 0.04, 0.06, 0.08, 0.1, 0.13, 0.18, 0.25, 1.0)
+SHARES: tuple[float, ...] = (1.0, 0.8)
 IMPROVED = 4  # starts that are improved before the best of them is chosen
 ATTEMPTS = 10  # to find addresses
 DEEP = 5_000  # runs of a route for which a search must be short
