@@ -48,7 +48,8 @@ class Net:
     layers after it to read.
 
     declarations  "original": each layer reads in backward what the paper's code reads
-                  (all exact numbers hold with it); "lean": what the mathematics needs
+                  (all exact numbers hold with it); "lean": what the mathematics needs;
+                  "reuse": the same, so that a gradient may take any activation's memory
     fork          "copy": every reader of a value gets a copy of its own, as in the
                   original; "share": all read one. None: copy under original
     branch_order  "original": a fork's first branch runs last, as in the paper's code;

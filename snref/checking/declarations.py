@@ -79,7 +79,7 @@ def check_flow(node: Node, phase: Phase, work: tuple[Work, ...]) -> None:
         must.add(node.saved["loss"])
     elif phase == "backward":
         must = {dx for dx in node.dxs if dx is not None} | gradients
-        may, reads = set(), before | {*node.ys, *node.dys}
+        may, reads = {*node.scratch.values()}, before | {*node.ys, *node.dys}
     elif phase == "update":
         must, may = parameters, state | momenta
         reads = state | parameters | gradients | momenta

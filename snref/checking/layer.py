@@ -26,7 +26,7 @@ from snref.plans import Choice, Launch, Shape, Tensor, Work
 def check_layer(layer: Layer, *shapes: Shape, seed: int = 0) -> None:
     """Check what a layer declares, for inputs of these shapes.
 
-    Under the original and the lean declarations, with random values drawn from seed:
+    Under each of the declarations, with random values drawn from seed:
 
     - forward, backward, inference and update write what they must and read only what
       is there; backward works, too, where the gradient of an input is not wanted;

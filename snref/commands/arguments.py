@@ -91,13 +91,14 @@ def add_net(
         "--declarations",
         choices=get_args(Declarations),
         help="the tensors that backward reads: as in the paper's code (original, the "
-        "default), or only what the mathematics needs (lean)",
+        "default); only what the mathematics needs (lean); the same, so that gradients "
+        "may take the memory of activations (reuse)",
     )
     parser.add_argument(
         "--fork",
         choices=get_args(ForkMode),
         help="how several layers read one output: each a copy of it (the default), or "
-        "all the same tensor (the default with lean)",
+        "all the same tensor (the default with lean and reuse)",
     )
 
 

@@ -70,7 +70,8 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
     for name, does in {
         "transfers": "copies to the host: none; prefetched (offload); back at first "
         "need (demand); by an LRU cache",
-        "overwrite": "write outputs over inputs: never; gradients, as the paper's code",
+        "overwrite": "write outputs over inputs: never; over gradients, as the paper's "
+        "code; over activations, too (least with --declarations reuse)",
         "algorithms": "of convolutions: without workspace (none); any of the same bits "
         "(exact); any (fastest)",
     }.items():

@@ -171,6 +171,90 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
 
 
 @cuda.jit
+def max_indices(index, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
+    """index[n,c,p,q] = h W + w of the first maximum in window (p, q), row by row;
+
+    of a window that holds NaNs, of the last NaN, as in ``max_backward``.
+    """
+    N, C, H, W = x.shape
+    P, Q = index.shape[2], index.shape[3]
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for p in range(P):
+            h0 = max(p * stride_h - pad_top, 0)
+            h1 = min(p * stride_h - pad_top + kernel_h, H)
+            for q in range(cuda.threadIdx.x, Q, cuda.blockDim.x):
+                w0 = max(q * stride_w - pad_left, 0)
+                w1 = min(q * stride_w - pad_left + kernel_w, W)
+                best = x[n, c, h0, w0]
+                place = int32(h0 * W + w0)
+                for h in range(h0, h1):
+                    for w in range(w0, w1):
+                        value = x[n, c, h, w]
+                        better = (value > best) | (value != value)
+                        best = value if better else best
+                        place = int32(h * W + w) if better else place
+                index[n, c, p, q] = place
+
+
+@cuda.jit
+def max_scatter(
+    dx, index, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left
+):
+    """dx[n,c,h,w] = sum_pq dy[n,c,p,q] over the windows with index[n,c,p,q] = h W + w.
+
+    Sums in the order of ``max_backward``, and so to its bits: the windows of a row from
+    right to left first, then the rows.
+    """
+    winner = cuda.shared.array(SPAN, int32)  # the index of the window that starts here
+    spread = cuda.shared.array(SPAN, float32)  # and its dy
+    N, C, H, W = dx.shape
+    P, Q = dy.shape[2], dy.shape[3]
+    tx = cuda.threadIdx.x
+    margin = max(kernel_w, 1) - 1
+    tile = SPAN - 2 * margin - cuda.blockDim.x
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for left in range(0, W, tile):
+            right = min(left + tile, W)
+            start = left - margin  # the column of word 0
+            q0 = max(0, (start + pad_left + stride_w - 1) // stride_w)
+            q1 = min(Q, (right - 1 + pad_left) // stride_w + 1)
+            done = 0  # rows of dx that have been written
+            for base in range(0, SPAN, cuda.blockDim.x):
+                winner[base + tx] = int32(-1)
+                spread[base + tx] = float32(0)
+            cuda.syncthreads()
+            for p in range(P):
+                h0 = max(p * stride_h - pad_top, 0)
+                h1 = min(p * stride_h - pad_top + kernel_h, H)
+                for q in range(q0 + tx, q1, cuda.blockDim.x):
+                    winner[q * stride_w - pad_left - start] = index[n, c, p, q]
+                    spread[q * stride_w - pad_left - start] = dy[n, c, p, q]
+                cuda.syncthreads()
+                for base in range(0, right - left, cuda.blockDim.x):
+                    i = base + tx + margin
+                    w = left + base + tx
+                    if w < right:
+                        for h in range(min(h0, done), h1):
+                            here = int32(h * W + w)
+                            gradient = spread[i] if winner[i] == here else float32(0)
+                            for s in range(1, kernel_w):
+                                won = winner[i - s] == here
+                                gradient += spread[i - s] if won else float32(0)
+                            if h < done:
+                                gradient += dx[n, c, h, w]
+                            dx[n, c, h, w] = gradient
+                cuda.syncthreads()
+                done = h1
+            for h in range(done, H):
+                for w in range(left + tx, right, cuda.blockDim.x):
+                    dx[n, c, h, w] = float32(0)
+
+
+@cuda.jit
 def average_forward(
     y,
     x,

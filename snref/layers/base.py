@@ -5,7 +5,7 @@ both papers, so it is the most visible line of a layer's file (``snref/layers``)
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from snref.plans import (
     grid_of,
 )
 
-Declarations: TypeAlias = Literal["original", "lean"]
+Declarations: TypeAlias = Literal["original", "lean", "reuse"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,9 @@ class Node:
     saved         small tensors that stay on the device, by name: what forward leaves
                   for backward or for evaluation, such as batch means; a loss has
                   "labels" and "loss" there, too
-    declarations  "original" or "lean"
+    scratch       small tensors of int32 that a launch of backward leaves for a later
+                  one, by name; they are scheduled
+    declarations  "original", "lean" or "reuse"
     """
 
     name: str
@@ -54,6 +56,7 @@ class Node:
     momenta: Mapping[str, Tensor]
     saved: Mapping[str, Tensor]
     declarations: Declarations = "original"
+    scratch: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def x(self) -> Tensor:
@@ -79,8 +82,18 @@ class Node:
         yield from self.parameter_gradients.values()
         yield from self.momenta.values()
         yield from self.saved.values()
+        yield from self.scratch.values()
         yield from self.ys
         yield from (dx for dx in self.dxs if dx is not None)
+
+    @property
+    def reuses(self) -> bool:
+        """Return whether a gradient may take the memory of any activation.
+
+        So backward reads no output that is the input of the next layer, whose gradient
+        lies there by then, and reads its own input before it writes.
+        """
+        return self.declarations == "reuse"
 
     def original(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors under the original declarations, and none under lean.
@@ -175,6 +188,10 @@ class Layer:
         """Return the shapes of the small tensors kept beside the parameters."""
         return {}
 
+    def scratch_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        """Return the shapes of ``node.scratch``, under the declarations "reuse"."""
+        return {}
+
     def shared_parameters(self) -> dict[str, tuple[str, str]]:
         """Return which parameters of an earlier layer this one uses, too.
 
@@ -243,6 +260,11 @@ def make_node(
         parameters[key] = before[owner].parameters[its_key]
         gradients[key] = before[owner].parameter_gradients[its_key]
     saved = named("{}", layer.saved_shapes(*shapes), "state")
+    scratch = {
+        key: Tensor(f"{name}.{key}", shape, "gradient", "int32")
+        for key, shape in layer.scratch_shapes(*shapes).items()
+        if declarations == "reuse"
+    }
     ys = layer.output_tensors(name, xs)
     dys = tuple(
         Tensor(f"{name}.dy{i if len(ys) > 1 else ''}", y.shape, "gradient")
@@ -259,7 +281,7 @@ def make_node(
     momenta = named("{}.momentum", own, "momentum")
     return Node(
         *(name, number, layer, xs, ys, dxs, dys),
-        *(parameters, gradients, momenta, saved, declarations),
+        *(parameters, gradients, momenta, saved, declarations, scratch),
     )
 
 

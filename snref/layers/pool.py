@@ -45,8 +45,18 @@ class MaxPool(Layer):
     def forward(self, node: Node) -> tuple[Work, ...]:
         return self._launch("pool.max_forward", node, node.y, (node.x,))
 
+    def scratch_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        return {"indices": self.output_shape(*inputs)}
+
     def backward(self, node: Node) -> tuple[Work, ...]:
         inputs = node.x, node.dy
+        if node.reuses and node.dx is not None:
+            # The places of all maxima first, so that dx may take the memory of x.
+            indices = node.scratch["indices"]
+            return (
+                *self._launch("pool.max_indices", node, indices, (node.x,)),
+                *self._launch("pool.max_scatter", node, node.dx, (indices, node.dy)),
+            )
         # cuDNN asks for y, too; the kernel finds the maxima again.
         return self._launch(
             "pool.max_backward", node, node.dx, inputs, node.original(node.y), flops=2

@@ -12,7 +12,8 @@ class ReLU(Layer):
     """y = max(x, 0);  dx = dy where x > 0, else 0.
 
     x and y are positive at the same places: either tells where the gradient passes.
-    The gradient reads y, which the backward of y's reader has mostly just used.
+    The gradient reads y, which the backward of y's reader has mostly just used; or x,
+    where that backward may have written its own gradient over y.
 
     Source: Krizhevsky et al. 2012, section 3.1.
     """
@@ -28,7 +29,7 @@ class ReLU(Layer):
         return elementwise(
             "relu.backward",
             node.dx,
-            node.y,
+            node.x if node.reuses else node.y,
             node.dy,
             retained=node.original(node.x),
             in_place=(node.dy, "gradients"),

@@ -12,7 +12,7 @@ from snref.net import Net, route
 from snref.planning.exchange import parsed_json, plan_from_json
 from snref.planning.planned import plan
 from snref.planning.reports import PlannedNet
-from snref.plans import OutOfMemory, Plan
+from snref.plans import Launch, OutOfMemory, Plan
 from snref.policies import POLICIES, NotApplicable
 from snref.scheduler import PRESETS, Options
 from snref.support.files import read
@@ -69,10 +69,21 @@ class Candidate:
 def _used(planned: PlannedNet) -> tuple[str, str]:
     """Return the options of overwrite and algorithms that a plan needs at the least."""
     origin = {(run.layer, run.phase): run for run in planned.route.runs()}
+    by_gradients = {  # what the setting "gradients" overwrites, too: a softmax's y
+        target
+        for run in origin.values()
+        for piece in run.work
+        if isinstance(piece, Launch)
+        for _, target, setting in piece.may_overwrite
+        if setting == "gradients"
+    }
     overwrite, algorithms = "never", {"none"}
     for run in planned.plan.runs():
         theirs = origin[run.layer, run.phase]
-        if {*run.writes} != {*theirs.writes}:
+        over = {*run.writes} - {*theirs.writes}
+        if any(t.kind == "activation" and t not in by_gradients for t in over):
+            overwrite = "activations"
+        elif over and overwrite == "never":
             overwrite = "gradients"
         for choice in run.choices:
             first = choice.algorithms[0]

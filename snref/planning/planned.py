@@ -15,7 +15,7 @@ from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
 from snref.plans import Alloc, OutOfMemory, Plan, Run, Step, Tensor, extent
 from snref.plans.verification import verify
-from snref.policies import POLICIES, Policy
+from snref.policies import POLICIES, NotApplicable, Policy
 from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.placement import place
@@ -139,6 +139,12 @@ def by_policy(
     """
     name = _name(policy)
     if isinstance(policy, str) and policy in POLICIES:
+        if options.overwrite == "activations":
+            # They expect that a tensor which forward wrote holds that value throughout.
+            raise NotApplicable(
+                f"policy {name!r} does not overwrite activations: overwrite must be "
+                "never or gradients"
+            )
         made = POLICIES[policy].plan(whole, options, costs)
     else:
         function = _imported(policy) if isinstance(policy, str) else policy

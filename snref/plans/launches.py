@@ -44,9 +44,9 @@ class Launch:
     retained       tensors that must be on the device though the kernel is not given
                    them, because the paper's authors declared them
     may_overwrite  (output, input, setting): the output may lie on the input's memory.
-                   With "gradients" it does when the option ``overwrite`` says so;
-                   "activations" only records that it would be safe, and no option
-                   uses it yet
+                   It does when the option ``overwrite`` says so: "gradients" where the
+                   paper's code does, "activations" wherever it may. What only earlier
+                   launches of the run read needs no declaration
     flops          floating-point operations, for the model of time
     bytes_accessed   bytes read and written, for the same; by default each output and
                    each input once, and outputs twice if they are read, too

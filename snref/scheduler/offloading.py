@@ -63,6 +63,8 @@ def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
     last_forward_use = {
         tensor: i for i in range(backward_start) for tensor in runs[i].working_set
     }
+    # A join may have written over an output: then it is the join's.
+    maker = {tensor: run for run in runs[:backward_start] for tensor in run.writes}
     first_backward_use: dict[Tensor, int] = {}
     for i in range(backward_start, len(runs)):
         for tensor in runs[i].reads:
@@ -75,6 +77,7 @@ def offload(plan: Plan, transfers: Transfers, ahead: int = 1) -> Plan:
                 tensor
                 for tensor in run.writes
                 if tensor.scheduled
+                and maker[tensor] is run
                 and first_backward_use.get(tensor, 0) > last_forward_use[tensor] + 1
             ]
     prefetches: dict[int, list[Tensor]] = {}  # before which run, by its number

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from snref.support.units import one_of, shortened
 
-Overwrite: TypeAlias = Literal["never", "gradients"]
+Overwrite: TypeAlias = Literal["never", "gradients", "activations"]
 Strategy: TypeAlias = Literal["speed-centric", "memory-centric", "cost-aware"]
 Transfers: TypeAlias = Literal["none", "offload", "demand", "cache"]
 Algorithms: TypeAlias = Literal["none", "exact", "fastest"]
@@ -32,7 +32,8 @@ class Options:
                    "cache" (LRU, only if the plan does not fit otherwise)
     algorithms     of convolutions. "none": without workspaces; "exact": those of one
                    summation order, which give the same bits; "fastest": any
-    overwrite      "never"; "gradients": in place where the paper's code works in place
+    overwrite      "never"; "gradients": in place where the paper's code works in place;
+                   "activations": gradients over what forward left, too
     capacity       bytes that may be in use at once, workspaces included
     slab           bytes of device memory in which they lie: the highest address
     host_capacity  bytes of host memory that the copies of a plan may take

@@ -63,6 +63,7 @@ def recompute(plan: Plan, strategy: Strategy | None) -> Plan:
         if strategy == "speed-centric"
         or (strategy == "cost-aware" and segment.cost <= threshold)
     }
+    overwritten: set[Tensor] = set()  # by gradients
     rebuilt: set[Tensor] = set()  # and kept, for the next backward run
     done: set[_Segment] = set()  # rebuilt as a whole
     next_reads = {
@@ -72,7 +73,7 @@ def recompute(plan: Plan, strategy: Strategy | None) -> Plan:
     steps: list[Step] = []
     for run in runs:
         if run.phase == "backward":
-            for segment, needed in _by_segment(run, segments).items():
+            for segment, needed in _by_segment(run, segments, overwritten).items():
                 if segment not in as_a_whole:
                     steps += segment.runs_for(needed, rebuilt)
                     rebuilt.update(needed)
@@ -80,6 +81,7 @@ def recompute(plan: Plan, strategy: Strategy | None) -> Plan:
                     steps += segment.runs_for(segment.needed)
                     done.add(segment)
             rebuilt.intersection_update(next_reads.get(run, ()))
+            overwritten.update(run.writes)
         steps.append(run)
     return Plan(tuple(steps))
 
@@ -132,6 +134,10 @@ def _segments(plan: Plan) -> dict[Tensor, _Segment]:
                 if tensor.scheduled:
                     segment.runs[tensor] = run
                     segments[tensor] = segment
+        elif run.phase == "forward":
+            for tensor in run.writes:  # over an output of a segment: a join does
+                if tensor in segments:
+                    del segments.pop(tensor).runs[tensor]
     needed = {tensor for run in backward.values() for tensor in run.reads}
     for checkpoint, segment in by_checkpoint.items():
         segment.needed = [tensor for tensor in segment.runs if tensor in needed]
@@ -140,12 +146,12 @@ def _segments(plan: Plan) -> dict[Tensor, _Segment]:
 
 
 def _by_segment(
-    run: Run, segments: dict[Tensor, _Segment]
+    run: Run, segments: dict[Tensor, _Segment], overwritten: set[Tensor]
 ) -> dict[_Segment, list[Tensor]]:
-    """Return what a run reads of each segment."""
+    """Return what a run reads of each segment, as long as it is not overwritten."""
     needed: dict[_Segment, list[Tensor]] = {}
     for tensor in run.reads:
-        if tensor in segments:
+        if tensor in segments and tensor not in overwritten:
             needed.setdefault(segments[tensor], []).append(tensor)
     return needed
 

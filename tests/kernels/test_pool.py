@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from snref import simt
 from snref.kernels import pool
 
 from .reference import (
@@ -151,6 +152,23 @@ def test_the_first_maximum_takes_the_gradient(
         (dx,) = compute("max_backward", case)(x, dy)
         terms = case.kernel[0] * case.kernel[1]
         assert_close(dx, highest_gradient(x, dy.astype(np.float64), case), terms)
+
+
+@each
+def test_two_launches_give_the_gradient_the_same_bits_over_the_image(
+    case: Case, rng: np.random.Generator
+) -> None:
+    """First the places of all maxima; then dx, which may lie on x."""
+    dy = normal(rng, case.y)
+    ties = rng.integers(-2, 3, case.x).astype(np.float32)
+    some = np.where(rng.random(case.x) < 0.2, np.float32(np.nan), ties)
+    flat = [np.full_like(ties, value) for value in (0, -np.inf, np.nan)]
+    for x in (normal(rng, case.x), ties, some, *flat):
+        (expected,) = compute("max_backward", case)(x, dy)
+        index = np.full(case.y, -1, np.int32)
+        simt.compile(pool.max_indices)[LAUNCH](index, x, *case.scalars)
+        simt.compile(pool.max_scatter)[LAUNCH](x, index, dy, *case.scalars)
+        assert_same_bits(x, expected)
 
 
 @each

@@ -1,5 +1,7 @@
 """What every layer says it reads and writes, against the original authors' table."""
 
+from typing import get_args
+
 import pytest
 
 from snref.layers import (
@@ -62,6 +64,7 @@ def roles(node: Node, work: tuple[Work, ...]) -> set[str]:
     ):
         for i, tensor in enumerate(tensors):
             names[tensor] = role if len(tensors) == 1 else f"{role}{i}"
+    names |= {tensor: name for name, tensor in node.scratch.items()}
     for piece in work:
         if isinstance(piece, Launch):
             for output, target, setting in piece.may_overwrite:
@@ -106,6 +109,9 @@ LEAN = ORIGINAL | {
     "softmax": "y",
 }
 
+# The same where a gradient may lie on any activation: none reads y but the loss.
+REUSE = LEAN | {"act": "x dy", "max": "x dy dx indices"}
+
 FORWARD = dict.fromkeys(ORIGINAL, "x y") | {
     "lrn.fork": "x y0 y1 y2",
     "add": "x0 x1 x2 y",
@@ -122,12 +128,15 @@ def test_original_declarations_are_those_of_the_released_code(layer: str) -> Non
 
 
 @pytest.mark.parametrize("layer", LEAN)
-def test_lean_declarations_are_what_the_mathematics_needs(layer: str) -> None:
-    steps = read_and_written("lean")
+@pytest.mark.parametrize(("declarations", "table"), [("lean", LEAN), ("reuse", REUSE)])
+def test_lean_declarations_are_what_the_mathematics_needs(
+    declarations: Declarations, table: dict[str, str], layer: str
+) -> None:
+    steps = read_and_written(declarations)
     if layer == "conv":  # nobody wants the gradient of the image
         assert steps[layer, "backward"] == {"dy"}
     else:
-        assert steps[layer, "backward"] == set(LEAN[layer].split())
+        assert steps[layer, "backward"] == set(table[layer].split())
 
 
 def test_a_shared_fork_has_no_forward() -> None:
@@ -155,7 +164,7 @@ def test_the_list_of_the_released_code_counts_the_gradient_of_lrn_twice() -> Non
     assert listed["lrn1"] == pytest.approx(886.2305, abs=1e-4)
 
 
-@pytest.mark.parametrize("declarations", ["original", "lean"])
+@pytest.mark.parametrize("declarations", get_args(Declarations))
 @pytest.mark.parametrize("seed", range(40))
 def test_every_run_writes_what_its_layer_owes(
     seed: int, declarations: Declarations
@@ -168,9 +177,9 @@ def test_every_run_writes_what_its_layer_owes(
         own |= {*node.parameters.values(), *node.saved.values()}
         assert {t for t in node.ys if t not in node.xs} <= set(forward.writes)
         assert set(forward.reads) <= own - set(node.dys)
-        owed = {t for t in node.dxs if t is not None}
+        owed, scratch = {t for t in node.dxs if t is not None}, {*node.scratch.values()}
         owed |= set(node.parameter_gradients.values())
-        assert set(backward.writes) == owed
+        assert set(backward.writes) == owed | (set(backward.writes) & scratch)
         assert set(backward.reads) <= own
 
 
@@ -187,7 +196,7 @@ def test_lean_reads_no_more_than_original(seed: int) -> None:
         assert {t.name for t in fewer} <= {t.name for t in more}
 
 
-@pytest.mark.parametrize("declarations", ["original", "lean"])
+@pytest.mark.parametrize("declarations", get_args(Declarations))
 @pytest.mark.parametrize("seed", range(40))
 def test_what_may_be_overwritten_is_not_read_afterwards(
     seed: int, declarations: Declarations

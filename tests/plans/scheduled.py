@@ -8,6 +8,7 @@ from snref.net import route as route_of
 from snref.nets import random_net
 from snref.plans import Algorithm, Choice, Plan, Step, lower_bound, memory
 from snref.scheduler import PRESETS, Options, schedule
+from snref.scheduler.options import Overwrite
 from snref.timing.costs import Costs
 
 DEMAND = {
@@ -39,12 +40,18 @@ def with_workspaces(route: Plan) -> tuple[Plan, Costs]:
     return Plan(tuple(steps)), Costs("test", {}, seconds, 1e9, 1e9)
 
 
-def cached(route: Plan, share: float, costs: Costs | None = None) -> Plan:
+def cached(
+    route: Plan,
+    share: float,
+    costs: Costs | None = None,
+    over: Overwrite = "gradients",
+) -> Plan:
     """Under a tensor cache, between the least memory (0) and what is needed (1)."""
-    plenty = schedule(route, PRESETS["cache"])
+    options = replace(PRESETS["cache"], overwrite=over)
+    plenty = schedule(route, options)
     least, peak = lower_bound(plenty), max(memory(plenty, workspace=True))
     budget = round(least + share * (peak - least))
-    options = replace(PRESETS["cache"], capacity=budget, slab=budget)
+    options = replace(options, capacity=budget, slab=budget)
     return schedule(route, options, costs)
 
 
@@ -58,6 +65,14 @@ WAYS: dict[str, Callable[[Plan, Costs], Plan]] = {
     "cache, least": lambda route, costs: cached(route, 0.0),
     "cache, half": lambda route, costs: cached(route, 0.5),
     "cache, half, workspaces": lambda route, costs: cached(route, 0.5, costs),
+}
+
+OVER_ACTIVATIONS: dict[str, Callable[[Plan, Costs], Plan]] = {
+    **{
+        name: scheduled(replace(PRESETS[name], overwrite="activations"))
+        for name in ("baseline", "speed-centric", "memory-centric")
+    },
+    "cache, least": lambda route, costs: cached(route, 0.0, costs, "activations"),
 }
 
 

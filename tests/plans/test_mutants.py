@@ -14,14 +14,14 @@ from snref.plans.verification import verify
 from . import symbolic
 from .changes import CHANGES
 from .faults import MUTATIONS, NEED_ROUTE
-from .scheduled import WAYS, a_route
+from .scheduled import OVER_ACTIVATIONS, WAYS, a_route
 
 
 def accept_plans_of(seeds: Iterable[int]) -> None:
     for seed in seeds:
         for declarations in get_args(Declarations):
             route, costs = a_route(seed, declarations)
-            for name, plan_by in WAYS.items():
+            for name, plan_by in (*WAYS.items(), *OVER_ACTIVATIONS.items()):
                 where = f"random:{seed}, {declarations}, {name}"
                 plan = plan_by(route, costs)
                 try:
@@ -87,6 +87,29 @@ def test_no_mutant_of_fifteen_plans_survives() -> None:
     counts = kill_mutants(range(15))
     assert min(counts[kind] for kind in MUTATIONS) > 20
     assert counts.total() > 20_000
+
+
+def test_no_mutant_of_a_plan_that_overwrites_activations_survives() -> None:
+    assert kill_overwritten(14, "memory-centric") > 500
+
+
+@pytest.mark.slow
+def test_no_mutant_of_plans_that_overwrite_activations_survives() -> None:
+    kinds = [*OVER_ACTIVATIONS]
+    counts = [kill_overwritten(seed, kinds[seed % 4]) for seed in range(16)]
+    assert sum(counts) > 5_000
+
+
+def kill_overwritten(seed: int, way: str) -> int:
+    """Check that verify objects to every mutant of a plan with gradients over x."""
+    route, costs = a_route(seed, "reuse")
+    plan = OVER_ACTIVATIONS[way](route, costs)
+    written = {t for run in plan.runs() for t in run.writes if run.phase == "backward"}
+    assert any(tensor.kind == "activation" for tensor in written)
+    counts: Counter[str] = Counter()
+    for survivor in survivors(route, plan, counts):
+        raise AssertionError(f"random:{seed}, {way}: {survivor}")
+    return counts.total()
 
 
 # Random changes, which may leave a plan valid: two judges

@@ -287,7 +287,7 @@ def test_what_is_held_throughout_is_neither_recomputed_nor_copied():
         ("recompute", "speed"),
         ("transfers", "lru"),
         ("algorithms", None),
-        ("overwrite", "activations"),
+        ("overwrite", "weights"),
         ("capacity", -1),
         ("slab", -1),
         ("host_capacity", -1),

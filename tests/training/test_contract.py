@@ -15,6 +15,7 @@ from snref.nets import random_net
 from snref.planning.planned import plan
 from snref.plans import OutOfMemory, Plan, Prefetch, extent, lower_bound, memory
 from snref.scheduler import PRESETS
+from snref.scheduler.in_place import overwrite
 from snref.timing.costs import Costs
 from snref.training import NotFinite, Session, Settings
 
@@ -93,6 +94,36 @@ def test_every_plan_trains_to_the_bits_of_the_baseline(family, device):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_so_does_every_plan_under_lean_declarations(family):
     assert check_exact(FAMILIES[family](2).with_options("lean")) >= 4
+
+
+def check_overwritten(net, device="cpu"):
+    """Gradients over activations end in the bits of the baseline that has none."""
+    baseline = ended(plan(net, preset="baseline"), device)
+    net = net.with_options("reuse", "share")
+    given = {"overwrite": "activations"}
+    free = plan(net, preset="memory-centric", **given)
+    fixed = sum(free.resident.values())
+    least = fixed + lower_bound(overwrite(free.route, "activations"))
+    for planned in (
+        plan(net, preset="baseline", **given),
+        free,
+        plan(net, preset="cache", memory=least, **given),
+        plan(net, memory=least, effort=0.1, **given),
+    ):
+        assert planned.total_bytes <= least or planned.memory is None
+        what = f"{net.name}, {planned.preset} over activations"
+        assert_the_same_bits(ended(planned, device), baseline, what)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_over_activations_change_no_bit(family, device):
+    check_overwritten(FAMILIES[family](2), device)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(40))
+def test_gradients_over_activations_change_no_bit_of_a_random_net(seed):
+    check_overwritten(random_net(seed))
 
 
 RANDOM = [

@@ -30,7 +30,7 @@ A convolution's output that its ReLU reads, and then only the backward:
 x 1 4 1.0
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from snref.plans import Plan, Run, Tensor, aligned
@@ -77,6 +77,8 @@ class Problem:
     menus     for each run, pairs of bytes of workspace and seconds: the more bytes,
               the fewer seconds
     makers    for each tensor that a forward run computes, that run
+    shared    tensors that hold the values of two forward runs, one after the other:
+              the second can be copied, but not computed again
     last      for each tensor the last run that uses it
     copy_out, copy_in   for each tensor the seconds of a copy
     again     for each gap with a maker, the seconds to compute the value again
@@ -100,7 +102,8 @@ class Problem:
         self.menus = [_menu(run, costs, algorithms) for run in self.runs]
         self.makers: dict[Tensor, int] = {}
         self.last: dict[Tensor, int] = {}
-        self.gaps = self._find_gaps()
+        self.shared = self._shared()
+        self.gaps = [self._checked(gap) for gap in self._find_gaps()]
         self.copy_out = {t: costs.copy_out(t.nbytes) for t in self.last}
         self.copy_in = {t: costs.copy_in(t.nbytes) for t in self.last}
         self.again = {
@@ -126,15 +129,31 @@ class Problem:
                     self.makers.setdefault(tensor, i)
         return gaps
 
+    def _shared(self) -> set[Tensor]:
+        forward = [i for i, run in enumerate(self.runs) if run.phase == "forward"]
+        return {tensor for i in forward for tensor in self.updated[i]}
+
+    def _checked(self, gap: Gap) -> Gap:
+        """The gap, without a maker if the value cannot be computed again."""
+        if gap.maker is None or self.shared.isdisjoint(self._missing(gap)[1]):
+            return gap
+        return replace(gap, maker=None)
+
     def _seconds_again(self, gap: Gap) -> float:
         """Seconds to compute the value again, and what no later run needs for it."""
-        todo, runs = [gap.tensor], set[int]()
+        return sum(self.menus[run][-1][1] for run in self._missing(gap)[0])
+
+    def _missing(self, gap: Gap) -> tuple[set[int], set[Tensor]]:
+        """The runs that compute a gap's value again, and what they compute for it."""
+        todo, runs, made = [gap.tensor], set[int](), set[Tensor]()
         while todo:
             run = self.makers[todo.pop()]
             if run not in runs:
                 runs.add(run)
-                todo += [x for x in self.reads[run] if self.last[x] < gap.end]
-        return sum(self.menus[run][-1][1] for run in runs)
+                needed = [x for x in self.reads[run] if self.last[x] < gap.end]
+                made.update(needed)
+                todo += needed
+        return runs, made
 
 
 def _menu(run: Run, costs: Costs, algorithms: Algorithms) -> Menu:

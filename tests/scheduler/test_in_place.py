@@ -1,0 +1,163 @@
+"""Outputs over inputs: which memory a gradient takes, and what that comes to."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from snref.layers import Add, AveragePool, Conv, Linear, ReLU, Softmax
+from snref.layers.base import Declarations
+from snref.net import Net, route
+from snref.nets import find, random_net
+from snref.planning.planned import plan
+from snref.plans import OutOfMemory, Plan, Run, layer_peak, lower_bound
+from snref.scheduler import PRESETS, schedule
+from snref.scheduler.in_place import overwrite
+
+MIB = 2**20
+
+
+def reused(net: Net) -> Plan:
+    return overwrite(route(net.with_options("reuse")), "activations")
+
+
+def run_of(plan: Plan, layer: str, phase: str = "backward") -> Run:
+    return next(r for r in plan.runs() if (r.layer, r.phase) == (layer, phase))
+
+
+def written(plan: Plan, layer: str, phase: str = "backward") -> set[str]:
+    """What a run writes of activations and gradients, by name."""
+    return {t.name for t in run_of(plan, layer, phase).writes if t.is_data}
+
+
+@pytest.mark.parametrize("net", ["alexnet", "vgg16", "vgg19", "densenet121", "unet"])
+def test_no_run_needs_more_than_two_of_the_largest_activation(net: str) -> None:
+    made = find(net, batch=2)
+    largest = max(tensor.nbytes for tensor in made.tensors("activation"))
+    assert lower_bound(reused(made)) == 2 * largest
+
+
+def test_alexnet_needs_half_of_the_paper_s_largest_layer() -> None:
+    """The paper's count has four of the largest tensors, two are 443.1 MiB."""
+    least = lower_bound(reused(find("alexnet", batch=200)))
+    assert least == 2 * 4 * 200 * 96 * 55 * 55
+    assert round(least / MIB, 1) == 443.1
+
+
+@pytest.mark.parametrize("net", ["vgg16", "vgg19"])
+def test_vgg_needs_two_of_its_largest_an_image(net: str) -> None:
+    made = find(net, batch=1, input_size=224)
+    assert lower_bound(reused(made)) == 24.5 * MIB
+
+
+def test_only_a_run_with_a_shared_input_that_is_still_read_needs_more() -> None:
+    """The first of two readers keeps x for the second: x, dy and its own dx."""
+    for name, layer in (("resnet50", "block3_1.conv"), ("inception_v4", "stem.4.pool")):
+        net = find(name, batch=1)
+        largest = max(tensor.nbytes for tensor in net.tensors("activation"))
+        made = reused(net)
+        over = [
+            run
+            for run in made.runs()
+            if sum(t.nbytes for t in run.working_set if t.is_data) > 2 * largest
+        ]
+        assert [run.layer for run in over] == [layer]
+        assert over[0].work[-1].outputs[0].kind == "gradient"
+
+
+def test_the_image_is_never_overwritten() -> None:
+    net = Net("first", "reuse", image_gradient=True)
+    x = net.input((2, 3, 8, 8))
+    x = net.add("conv", Conv(4, 3), x)
+    x = net.add("fc", Linear(5), x)
+    net.add("softmax", Softmax(), x)
+    made = overwrite(route(net), "activations")
+    assert written(made, "conv") == {"data.dy"}
+    assert written(made, "fc") == {"conv.y"}
+
+
+def test_only_the_last_reader_of_a_fork_writes_over_what_all_read() -> None:
+    net = Net("forked", "reuse")
+    x = net.input((2, 3, 8, 8))
+    x = net.add("first", Conv(4, 3, padding=1), x)
+    a = net.add("a", Conv(4, 3, padding=1), x)
+    b = net.add("b", Conv(4, 3, padding=1), x)
+    x = net.add("add", Add(), a, b)
+    x = net.add("fc", Linear(5), x)
+    net.add("softmax", Softmax(), x)
+    made = overwrite(route(net), "activations")
+    order = [run.layer for run in made.runs() if run.phase == "backward"]
+    last, first = sorted("ab", key=order.index, reverse=True)
+    assert written(made, last) == {"first.y"}
+    assert "first.y" not in written(made, first)
+
+
+def test_a_tensor_stays_while_a_branch_may_be_computed_again_from_it() -> None:
+    """The backward of the mean reads nothing, but its forward may run again."""
+    net = Net("branches", "reuse")
+    x = net.input((2, 4, 8, 8))
+    x = net.add("first", Conv(4, 3, padding=1), x)
+    a = net.add("mean", AveragePool(3, stride=1, padding=1), x)
+    a = net.add("relu", ReLU(), a)
+    a = net.add("deep", Conv(4, 3, padding=1), a)
+    b = net.add("flat", Conv(4, 3, padding=1), x)
+    x = net.add("add", Add(), a, b)
+    x = net.add("fc", Linear(5), x)
+    net.add("softmax", Softmax(), x)
+    for order in "original", "natural":
+        made = net.with_options(branch_order=order)  # type: ignore[arg-type]
+        names = [r.layer for r in route(made).runs() if r.phase == "backward"]
+        over = "first.y" in written(overwrite(route(made), "activations"), "flat")
+        assert over == (names.index("flat") > names.index("mean"))
+        for preset in PRESETS:
+            if preset != "baseline":
+                options = replace(PRESETS[preset], overwrite="activations")
+                schedule(route(made), options)
+
+
+def test_a_join_adds_over_its_first_input_unless_it_reads_that_again() -> None:
+    net = Net("joins", "reuse")
+    x = net.input((2, 4, 8, 8))
+    x = net.add("first", Conv(4, 3, padding=1), x)
+    a = net.add("a", Conv(4, 3, padding=1), x)
+    x = net.add("two", Add(), a, x)
+    y = net.add("b", Conv(4, 3, padding=1), x)
+    y = net.add("three", Add(), y, y, y)
+    y = net.add("fc", Linear(5), y)
+    net.add("softmax", Softmax(), y)
+    made = overwrite(route(net), "activations")
+    assert written(made, "two", "forward") == {"a.y"}
+    assert written(made, "three", "forward") == {"three.y"}
+
+
+@pytest.mark.parametrize("declarations", get_args(Declarations))
+@pytest.mark.parametrize("seed", range(10))
+def test_overwriting_activations_needs_no_more_memory(
+    seed: int, declarations: Declarations
+) -> None:
+    whole = route(random_net(seed).with_options(declarations))
+    never, gradients, activations = (
+        overwrite(whole, setting) for setting in ("never", "gradients", "activations")
+    )
+    assert lower_bound(activations) <= lower_bound(gradients) <= lower_bound(never)
+    assert layer_peak(activations) <= layer_peak(gradients) <= layer_peak(never)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_there_is_a_plan_for_the_largest_run_s_tensors(seed: int) -> None:
+    """Whatever a plan decides is verified, so that none computes something else."""
+    net = random_net(seed).with_options("reuse")
+    least = lower_bound(overwrite(route(net), "activations"))
+    free = plan(net, preset="cache", overwrite="activations")
+    fixed = sum(free.resident.values())
+    for given in {"preset": "cache"}, {"effort": 0.1}:
+        made = plan(net, memory=fixed + least, overwrite="activations", **given)
+        assert made.total_bytes <= fixed + least
+        with pytest.raises(OutOfMemory) as caught:
+            plan(net, memory=fixed + least - 256, overwrite="activations", **given)
+        assert caught.value.least == fixed + least
+
+
+def test_policies_say_that_they_do_not_overwrite_activations() -> None:
+    with pytest.raises(ValueError, match="policy 'chen' does not overwrite activ"):
+        plan(find("lenet", 2), policy="chen", overwrite="activations")
