@@ -9,7 +9,8 @@ The epoch counts the barriers that the block and its warps have passed, the site
 place in the kernel's text. Two accesses of an element, one of them a write, race if
 they come from different threads and nothing orders them. A barrier orders the threads
 of a block; a barrier of a warp (`syncwarp`, a shuffle, a vote) those of the warp. A
-fence and an atomic operation order blocks, as the last block to count itself relies on.
+fence and an atomic operation order blocks, as the last block to count itself relies on;
+a fence and one that may take a lock order the threads of a block.
 Atomics do not race with atomics, nor does a write of the value that is there already.
 Besides its number (10 bits), the thread's field says whether the access is atomic, and
 whether other threads accessed the element likewise since the barrier.
@@ -47,6 +48,7 @@ from snref.simt.shadow import (
     EPOCH,
     EXITED,
     GIVEN,
+    HOLDER,
     INDEX,
     LANES,
     MANY,
@@ -80,7 +82,7 @@ class Checked(Style):
     imports = (
         "from snref.simt.shadow import inside1, inside2, inside3, inside4, inside5",
         "from snref.simt.shadow import arrived, changed, fence, lanes, note, present",
-        "from snref.simt.shadow import same, saw, wrote",
+        "from snref.simt.shadow import same, saw, took, wrote",
         "from snref.simt.runtime import borrowed",
         "from numba import int64 as _int64",
         parts.IMPORT,
@@ -99,6 +101,10 @@ class Checked(Style):
         self.swapped = {
             ast.unparse(c.args[0]) for c in calls if ir.calls(c, _SWAPS) and c.args
         }
+        loops = (
+            n for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.While)
+        )
+        self.tried = {ast.unparse(n) for loop in loops for n in ast.walk(loop)}
 
     def once(self) -> list[str]:
         flat = [f"{a}_flat = borrowed({a}.reshape({a}.size))" for a in self.arrays]
@@ -108,7 +114,7 @@ class Checked(Style):
         return [
             f"if _report[0, {COUNT}]: return 0",
             f"_begin = _since = _now = (_b + 1) << {BLOCK}",
-            f"_report[0, {ACQUIRED}] = 0",
+            f"_report[0, {ACQUIRED}] = _report[0, {HOLDER}] = 0",
         ]
 
     def barrier(self) -> list[str]:
@@ -177,7 +183,7 @@ class Checked(Style):
         return ir.call(f"inside{ndim}", *places, *sizes, ir.name("_report"))
 
     def look(self, how: str, a: str, at: ast.expr, line: int) -> ast.Call:
-        """The check of an access: a call of `saw`, `wrote` or `changed`."""
+        """The check of an access: a call of `saw`, `wrote`, `changed` or `took`."""
         me = self.word(line)
         if how == "saw" and a in self.swapped:
             me += f" + {ATOMIC}"
@@ -270,6 +276,7 @@ class Checked(Style):
 
 _UNDEFINED = 1000  # operations with absent threads until check mode ends the launch
 _SWAPS = {"atomic_cas", "atomic_compare_and_swap"}
+_LOCKS = _SWAPS | {"atomic_exch"}  # which may take a lock
 
 
 class _Replaced(ast.NodeTransformer):
@@ -319,7 +326,7 @@ class _Accesses(ast.NodeTransformer):
     def visit_Expr(self, stmt: ast.Expr) -> Any:
         match stmt.value:
             case ast.Call(ast.Name(ir.FENCE)):
-                new = "fence(_fences, _now)"
+                new = "fence(_fences, _now, _t)"
             case ast.Call(ast.Name(ir.LANE)):
                 new = "arrived(_here, _t)"
             case ast.Call(ast.Name(ir.PRESENT)):
@@ -379,12 +386,15 @@ class _Accesses(ast.NodeTransformer):
             return expanded
         if isinstance(node.func, ast.Name) and node.func.id.startswith("atomic_"):
             a, *rest = node.args
+            tried = ast.unparse(node) in self.style.tried  # again and again
             whole = node.func.id == "atomic_compare_and_swap"
             i = ast.Constant(0) if whole else self.visit(rest.pop(0))
             element = ast.Subscript(a, i, ast.Load())
             self.style.atomic(node.func.id, ast.unparse(a), self.line)
             at = self.style.place(element, self.line)
-            allowed = self.style.look("changed", ast.unparse(a), at, self.line)
+            lock = node.func.id in _LOCKS and tried
+            how = "took" if lock else "changed"
+            allowed = self.style.look(how, ast.unparse(a), at, self.line)
             given = [a, *([] if whole else [i]), *map(self.visit, rest)]
             zero = ir.expression(f"{ast.unparse(a)}.dtype.type(0)")
             return ast.IfExp(allowed, ast.Call(node.func, given, []), zero)
@@ -504,7 +514,8 @@ class Check(Compiled):
                 shadow[n] = np.zeros((prod(shape), 2), np.int64)
         report = np.zeros((ROWS, COLUMNS), np.int64)
         report[0, MAY_EXIT] = _KINDS[EXITED][0] in self.allowed
-        here, fences = np.zeros(prod(block), np.bool_), np.zeros(prod(grid), np.int64)
+        here = np.zeros(prod(block), np.bool_)
+        fences = np.zeros(prod(grid) + prod(block), np.int64)
         words = [shadow[n] for n, _ in module.facts["arrays"]]
         ended = None
         with in_c_order(arguments) as mine:  # as the numbers of elements are

@@ -99,7 +99,8 @@ class _Rewriter:
             elif isinstance(stmt, ast.If) or not diverges:
                 out.append(self.same(stmt, alone))
             else:
-                together = None if alone else self.together(stmt)
+                by_itself = alone or stmt in self.uniformity.alone
+                together = None if by_itself else self.together(stmt)
                 if not together and ir.synchronises(stmt):
                     together = self.rounds(stmt)
                 out += together or [self.same(stmt, True)]

@@ -28,9 +28,9 @@ BOUNDS, UNSET, RAW, WAW, WAR, UNASSIGNED, LANES, EXITED = 1, 2, 3, 4, 5, 6, 7, 8
 KIND, ME, OTHER, ARRAY, INDEX = 0, 1, 2, 3, 4  # columns of a finding in the report
 # Columns of its first row: findings; an index outside of its array; has the block done
 # an atomic operation on global memory? may threads return before a barrier? how often
-# did a mask name absent threads?
-COUNT, OUTSIDE, ACQUIRED, MAY_EXIT, ABSENT = 0, 1, 6, 7, 8
-ROWS, COLUMNS = 33, 9  # of the report
+# did a mask name absent threads? which thread, plus 1, took a lock last?
+COUNT, OUTSIDE, ACQUIRED, MAY_EXIT, ABSENT, HOLDER = 0, 1, 6, 7, 8, 9
+ROWS, COLUMNS = 33, 10  # of the report
 
 
 @njit(forceinline=True)
@@ -158,6 +158,14 @@ def handed_over(was, fences, report):
     return report[0, ACQUIRED] == 1 and was <= fences[block]
 
 
+@njit
+def passed_on(was, me, fences, report):
+    """Did a fence of its thread follow this access of the block, and has this thread
+    taken a lock? Thus one that holds a lock may change what another has changed."""
+    alone = not was & (MANY | WARP) and report[0, HOLDER] == (me & THREAD) + 1
+    return alone and was <= fences[fences.size - 1 - (was & THREAD)]
+
+
 @njit(forceinline=True)
 def saw(cells, at, me, begin, since, array, fences, report):
     """Check and note a read; the number of the element."""
@@ -176,12 +184,16 @@ def saw(cells, at, me, begin, since, array, fences, report):
         ):
             note(report, int64(RAW), me, was, array, at)
     elif clash(was, me, since) and not was & me & ATOMIC:
-        note(report, int64(RAW), me, was, array, at)
+        if not passed_on(was, me, fences, report):
+            note(report, int64(RAW), me, was, array, at)
     before = cells[u(at), 1]
     last = before & ~OTHERS
-    now = together(last, me, since)
+    now = me
+    if clash(last, me, since) and not passed_on(last, me, fences, report):
+        now = together(last, me, since)
     if not private and (before > last or 0 < last < begin):
-        now = now | OTHERS
+        if before > last or not handed_over(last, fences, report):
+            now = now | OTHERS
     cells[u(at), 1] = now
     return at
 
@@ -200,12 +212,14 @@ def wrote(cells, at, me, begin, since, array, fences, report, same):
     if foreign and last < begin:
         foreign = not handed_over(last, fences, report)
     if (foreign or clash(last, me, since)) and not last & me & ATOMIC:
-        note(report, int64(WAR), me, last, array, at)
+        if foreign or not passed_on(last, me, fences, report):
+            note(report, int64(WAR), me, last, array, at)
     foreign = not private and 0 < was < begin
     if foreign:
         foreign = not handed_over(was, fences, report)
     if (foreign or clash(was, me, since)) and not was & me & ATOMIC and not same:
-        note(report, int64(WAW), me, was, array, at)
+        if foreign or not passed_on(was, me, fences, report):
+            note(report, int64(WAW), me, was, array, at)
     cells[u(at), 0] = together(was, me, since) if same else me
     return at
 
@@ -236,9 +250,20 @@ def changed(cells, at, me, begin, since, array, fences, report):
 
 
 @njit
-def fence(fences, now):
-    """Note that what the block has accessed before is seen by others from here on."""
-    fences[(now >> BLOCK) - 1] = now | (1 << EPOCH) - 1
+def took(cells, at, me, begin, since, array, fences, report):
+    """The same, of an operation that may take a lock."""
+    report[0, HOLDER] = (me & THREAD) + 1
+    return changed(cells, at, me, begin, since, array, fences, report)
+
+
+@njit
+def fence(fences, now, t):
+    """Note that others see from here on what the thread and its block have done.
+
+    `fences` has a word for each block and, from the end, for each thread of this one.
+    """
+    word = now | (1 << EPOCH) - 1
+    fences[(now >> BLOCK) - 1] = fences[fences.size - 1 - t] = word
 
 
 def same(flat, at, value):

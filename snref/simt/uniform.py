@@ -34,6 +34,7 @@ class Uniformity:
 
     varying: frozenset[str]
     divergent: frozenset[Compound]
+    alone: frozenset[Compound]  # of those, what a thread that holds a lock does
 
     def varies(self, node: ast.AST) -> bool:
         """May the value of this expression differ between threads?"""
@@ -55,9 +56,8 @@ def uniform(kernel: Kernel) -> Uniformity:
         analysis.walk(kernel.body, (), False)
         analysis.leave_branches()
         if len(analysis.varying) == before:
-            return Uniformity(
-                frozenset(analysis.varying), frozenset(analysis.divergent)
-            )
+            found = analysis.varying, analysis.divergent, analysis.alone
+            return Uniformity(*map(frozenset, found))  # type: ignore[arg-type]
 
 
 def _varies(node: ast.AST, varying: set[str] | frozenset[str]) -> bool:
@@ -74,10 +74,19 @@ def _varies(node: ast.AST, varying: set[str] | frozenset[str]) -> bool:
     return any(_varies(part, varying) for part in ast.iter_child_nodes(node))
 
 
+def _may_lock(stmt: ast.stmt) -> bool:
+    """Is there a loop that goes on until an atomic operation succeeds?"""
+    if ir.synchronises(stmt):
+        return False
+    loops = (n for n in ast.walk(stmt) if isinstance(n, ast.While))
+    return any(map(ir.atomic, loops))
+
+
 class _Analysis:
     def __init__(self, varying: set[str]):
         self.varying = varying
         self.divergent: set[Compound] = set()
+        self.alone: set[Compound] = set()
         self.stores: dict[str, list[_Context]] = {}
         self.loads: dict[str, list[_Context]] = {}
 
@@ -94,10 +103,21 @@ class _Analysis:
             self.varying.add(n)
 
     def walk(self, stmts: Iterable[ast.stmt], context: _Context, alone: bool) -> None:
-        """`alone`: inside a divergent loop, which each thread runs by itself."""
+        """`alone`: inside a divergent loop, which each thread runs by itself.
+
+        Behind a loop with atomics a thread may hold a lock: up to the next barrier it
+        runs by itself, too, or it would wait for others that wait for the lock.
+        """
+        around = alone
         for stmt in stmts:
+            if ir.synchronises(stmt):
+                alone = around
             if isinstance(stmt, COMPOUNDS):
+                if alone and not around:
+                    inside = (n for n in ast.walk(stmt) if isinstance(n, COMPOUNDS))
+                    self.alone.update(inside)
                 self.compound(stmt, context, alone)
+                alone = alone or _may_lock(stmt)
                 continue
             self.read(stmt, context)
             left = ir.target(stmt)
@@ -109,7 +129,7 @@ class _Analysis:
 
     def compound(self, stmt: Compound, context: _Context, alone: bool) -> None:
         self.read(ir.test(stmt), context)
-        if self.varies(ir.test(stmt)) or self.parts_ways(stmt):
+        if self.varies(ir.test(stmt)) or self.parts_ways(stmt) or stmt in self.alone:
             self.divergent.add(stmt)
         diverges = stmt in self.divergent
         if isinstance(stmt, ast.If):

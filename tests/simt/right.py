@@ -944,7 +944,26 @@ def same_minimum_from_every_thread(a, out):
     out[0] = s[0]
 
 
+@cuda.jit
+def spin_lock(a, out):
+    """What a thread does with the lock: a load that all share, a loop, a branch."""
+    if cuda.threadIdx.x % 2 == 0:
+        while cuda.atomic.cas(out, 0, 0, 1) != 0:
+            pass
+        cuda.threadfence()
+        count = out[1]
+        out[1] = count + 1
+        if count < 20:
+            for k in range(2, 5):
+                out[k] += out[1] * k
+        cuda.threadfence()
+        cuda.atomic.exch(out, 0, 0)
+    cuda.syncthreads()
+    out[5] = 1
+
+
 CASES |= {
+    spin_lock: (2, N),
     complex_numbers: (1, N),
     pairs_of_the_block: (1, N),
     turned_in_place: (1, N),

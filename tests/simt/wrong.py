@@ -606,6 +606,21 @@ def lock_within_a_warp(a, out):
 
 
 @cuda.jit
+def lock_without_a_fence(a, out):
+    while cuda.atomic.cas(out, 0, 0, 1) != 0:
+        pass
+    out[1] += a[0]  # wrong
+    cuda.atomic.exch(out, 0, 0)
+
+
+@cuda.jit
+def exchanges_without_a_lock(a, out):
+    cuda.atomic.exch(out, 0, 0)
+    out[1] += a[0]  # wrong
+    cuda.threadfence()
+
+
+@cuda.jit
 def barrier_of_the_grid(a, out):
     if cuda.threadIdx.x == 0:
         cuda.atomic.add(out, 0, 1)
@@ -693,6 +708,8 @@ CASES = {
     barrier_in_a_function_for_some: (1, N, "differs between threads", ()),
     ballot_after_some_returned: (1, N, "names threads of the warp", ()),
     lock_within_a_warp: (1, N, "goes on for ever", ()),
+    lock_without_a_fence: (1, N, "no barrier between", ()),
+    exchanges_without_a_lock: (1, N, "no barrier between", ()),
     barrier_of_the_grid: (2, 32, "goes on for ever", ()),
     too_few_threads: (1, 32, "out[32] is never written", ("out",)),
     calls_what_is_not_there: (1, N, "median", ()),
@@ -700,6 +717,8 @@ CASES = {
 
 # Kernels that make the mistake of another one in other surroundings.
 VARIANTS = {
+    lock_without_a_fence,
+    exchanges_without_a_lock,
     ballot_in_a_loop_some_left,
     no_barrier_in_a_reduction,
     barrier_too_late_in_a_tile,
