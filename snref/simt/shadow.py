@@ -167,6 +167,12 @@ def passed_on(was, me, fences, report):
 
 
 @njit(forceinline=True)
+def unordered(was, me, since, fences, report):
+    """Does nothing order these accesses of threads of a block, not even a lock?"""
+    return clash(was, me, since) and not passed_on(was, me, fences, report)
+
+
+@njit(forceinline=True)
 def saw(cells, at, me, begin, since, array, fences, report):
     """Check and note a read; the number of the element."""
     if at < 0:
@@ -183,17 +189,18 @@ def saw(cells, at, me, begin, since, array, fences, report):
             and not handed_over(was, fences, report)
         ):
             note(report, int64(RAW), me, was, array, at)
-    elif clash(was, me, since) and not was & me & ATOMIC:
-        if not passed_on(was, me, fences, report):
-            note(report, int64(RAW), me, was, array, at)
+    elif unordered(was, me, since, fences, report) and not was & me & ATOMIC:
+        note(report, int64(RAW), me, was, array, at)
     before = cells[u(at), 1]
     last = before & ~OTHERS
     now = me
-    if clash(last, me, since) and not passed_on(last, me, fences, report):
+    if unordered(last, me, since, fences, report):
         now = together(last, me, since)
-    if not private and (before > last or 0 < last < begin):
-        if before > last or not handed_over(last, fences, report):
-            now = now | OTHERS
+    others = before > last
+    if 0 < last < begin and not others:
+        others = not handed_over(last, fences, report)
+    if others and not private:
+        now = now | OTHERS
     cells[u(at), 1] = now
     return at
 
@@ -211,15 +218,15 @@ def wrote(cells, at, me, begin, since, array, fences, report, same):
     foreign = not private and (before > last or 0 < last < begin)
     if foreign and last < begin:
         foreign = not handed_over(last, fences, report)
-    if (foreign or clash(last, me, since)) and not last & me & ATOMIC:
-        if foreign or not passed_on(last, me, fences, report):
-            note(report, int64(WAR), me, last, array, at)
+    foreign = foreign or unordered(last, me, since, fences, report)
+    if foreign and not last & me & ATOMIC:
+        note(report, int64(WAR), me, last, array, at)
     foreign = not private and 0 < was < begin
     if foreign:
         foreign = not handed_over(was, fences, report)
-    if (foreign or clash(was, me, since)) and not was & me & ATOMIC and not same:
-        if foreign or not passed_on(was, me, fences, report):
-            note(report, int64(WAW), me, was, array, at)
+    foreign = foreign or unordered(was, me, since, fences, report)
+    if foreign and not was & me & ATOMIC and not same:
+        note(report, int64(WAW), me, was, array, at)
     cells[u(at), 0] = together(was, me, since) if same else me
     return at
 
