@@ -23,6 +23,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -430,6 +431,8 @@ _KINDS = {
         'allow it: simt.check(kernel, allow=("exited-before-barrier",))',
     ),
 }
+_TOLD = 10  # mistakes whose messages are printed
+_ATOMIC = "; threads that change one element use cuda.atomic."
 ALLOWABLE = (_KINDS[EXITED][0],)  # findings that a user may allow
 # Kinds that no row of the report tells of.
 MORE_KINDS = (
@@ -534,9 +537,7 @@ class Check(Compiled):
         elif not found:
             found = list(self.never_written(module, shadow, given))
         if found:
-            more = len(found) - 1
-            text = found[0].message + f"\n(and {more} more)" * bool(more)
-            error = KernelError(text)
+            error = KernelError(_summary(found))
             error.findings = tuple(found)
             raise error
 
@@ -623,6 +624,8 @@ class Check(Compiled):
                 else ", with no barrier between"
             )
             what += f" (here: {mine} of block {block_of_me})"
+            if kind == WAW and line == line2:
+                what += _instead(ir.source_line(module.sources, line).strip(), n)
             others = {
                 "other_line": line_of_other,
                 "other_thread": _index(other & THREAD, block),
@@ -639,6 +642,31 @@ class Check(Compiled):
         _, number = ir.line_of_file(module.sources, line)
         thread = _index(me & THREAD, block)
         return Finding(says, number, thread, block_of_me, n, index, text, **others)
+
+
+def _summary(found: Iterable[Finding]) -> str:
+    """The messages, one for all findings that are about the same lines."""
+    told: dict[Any, str] = {}
+    for f in found:
+        both = frozenset((f.line, f.other_line or f.line))
+        known = told.setdefault((f.kind, both, f.name), f.message)
+        if _ATOMIC in f.message and _ATOMIC not in known:
+            told[f.kind, both, f.name] = f.message
+    messages = list(told.values())
+    rest = len(messages) - _TOLD
+    return "\n".join(messages[:_TOLD] + [f"(and {rest} more)"] * (rest > 0))
+
+
+def _instead(line: str, name: str) -> str:
+    """What to write for a sum that several threads add to, if the line is one."""
+    by = {"+": "add", "-": "sub", "&": "and_", "|": "or_", "^": "xor"}
+    found = re.match(rf"{re.escape(name)}\[(.*)\]\s*([-+&|^])=(?!=)\s*(.*)", line)
+    if found is None:
+        return ""
+    i, operator, value = found.groups()
+    i = f"({i})" if "," in i else i
+    value = value.split("#")[0].strip()
+    return f"{_ATOMIC}{by[operator]}({name}, {i}, {value})"
 
 
 def _ended(error: KernelError, grid: Three) -> Finding:

@@ -96,11 +96,18 @@ class Report:
                 f"{_blank(n.bank_conflicts, '9d')} {split:>9} "
                 f"{_blank(n.flops, '12d')}  {n.source.strip()}"
             )
-        total = f"{self.flops} flops, {self.bytes} bytes of sectors, "
-        total += f"{self.intensity:.2f} flops a byte"
-        return "\n".join([*rows, total, "ld, st: sectors a warp loads, stores"]) + "\n"
+        total = f"{self.flops} flops, {self.bytes} bytes of sectors"
+        total += f", {self.intensity:.2f} flops a byte" if self.bytes else ""
+        return "\n".join([*rows, total, _LEGEND]) + "\n"
 
     __repr__ = __str__  # a notebook shows the table, too
+
+
+_LEGEND = """\
+ld/warp, st/warp: sectors (32 bytes of global memory) that a warp loads, stores at once
+conflicts: further passes over the banks of shared memory, of all warps together
+divergent: how many of the warps' branches send threads both ways
+flops: floating-point operations of all threads"""
 
 
 def _blank(value: float, form: str) -> str:

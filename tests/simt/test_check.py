@@ -73,7 +73,8 @@ def test_a_wrong_kernel_is_refused_at_its_line(kernel):
     grid, block, says, outputs = wrong.CASES[kernel]
     with pytest.raises(simt.KernelError) as caught:
         simt.check(kernel, outputs)[grid, block](*wrong.arguments())
-    message = str(caught.value)
+    message = caught.value.findings[0].message
+    assert f": {kernel.py_func.__name__}: " in str(caught.value)
     place = re.match(r"wrong\.py:(\d+): " + kernel.py_func.__name__, message)
     assert place and says in message, message
     at_fault = lines_at_fault(kernel)
@@ -144,7 +145,27 @@ def test_findings_are_data_and_several_in_one_run():
     assert (outside.element, outside.thread) == ((64,), (7, 1))
     assert (unset.kind, unset.line, unset.name) == ("uninitialised", first + 6, "s")
     assert unset.other_line is None
-    assert "(and 2 more)" in str(caught.value)
+    assert str(caught.value).splitlines() == [
+        line for f in caught.value.findings for line in f.message.splitlines()
+    ]
+
+
+@cuda.jit
+def sums_without_an_atomic(a, out):
+    t = cuda.threadIdx.x
+    out[0] += a[t]  # three findings: a read and a write, a write and either
+    a[t + 1] = 2
+
+
+def test_a_mistake_is_told_once_and_what_to_write_instead():
+    a, out = wrong.arguments()
+    with pytest.raises(simt.KernelError) as caught:
+        simt.check(sums_without_an_atomic)[1, 32](a, out)
+    assert len(caught.value.findings) > 2
+    message = str(caught.value)
+    assert message.count(" sums_without_an_atomic: ") == 2
+    assert "use cuda.atomic.add(out, 0, a[t])" in message
+    assert "a[1] is read here and written in line" in message
 
 
 @cuda.jit

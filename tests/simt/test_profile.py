@@ -95,7 +95,7 @@ def test_a_profile_prints_a_row_a_line():
     report = simt.profile(branches)[1, 64](a, c)
     rows = str(report).splitlines()
     assert rows[0] == "branches"
-    assert len(rows) == len(report.lines) + 4 and repr(report) == str(report)
+    assert len(rows) == len(report.lines) + 7 and repr(report) == str(report)
     assert any("100 %" in row and "if t % 2 == 0:" in row for row in rows)
 
 
@@ -164,3 +164,15 @@ def test_arrays_with_gaps_hold_what_the_kernel_wrote():
     assert np.array_equal(a, expected)
     simt.profile(one_more)[1, 8](c, np.broadcast_to(np.float64(2), 8))
     assert (c == 3).all()
+
+
+def test_the_table_explains_its_columns_and_divides_by_no_zero():
+    a = np.zeros(0, np.float32)
+    text = str(simt.profile(one_more)[1, 8](a, a))
+    title = text.splitlines()[1].split()
+    explained = {
+        n.strip() for n in text[text.index("ld/warp,") :].split(":")[0].split(",")
+    }
+    explained |= {line.split(":")[0] for line in text.splitlines() if ":" in line}
+    assert set(title) - {"line", "source"} <= explained
+    assert "inf" not in text and "0 bytes of sectors" in text
