@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from snref.simt.limits import Three
+from snref.simt.meaning import with_fields
 from snref.simt.reference import interpret
 from snref.simt.run import Compiled
 
@@ -25,7 +28,8 @@ class Debug(Compiled):
     ) -> None:
         first = _number("block", self.block, grid) * prod(block)
         first += _number("thread", self.thread, block)
-        interpret(self.function, grid, block, arguments, dynamic, first)
+        given = [with_fields(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        interpret(self.function, grid, block, given, dynamic, first)
 
 
 def _number(what: str, place: Place, size: Three) -> int:

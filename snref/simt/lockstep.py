@@ -122,6 +122,11 @@ class _Rewriter:
         start, stop, step = ir.bounds(loop.iter)
         if not _positive(step) or self.uniformity.varies(step):
             return None
+        lowest = self.lowest(start)
+        if self.uniformity.varies(stop) and lowest is not None:
+            if not ir.synchronises(loop):
+                return None  # each thread by itself: no more than it needs
+            lowest = None
         line = loop.lineno
         first, last, span, k = map(self.fresh, ("start", "stop", "span", "k"))
         i = ast.BinOp(name(first), ast.Add(), name(k))
@@ -131,7 +136,6 @@ class _Rewriter:
         else:
             before.append(assign(last, stop, line))
             end = name(last)
-        lowest = None if self.uniformity.varies(end) else self.lowest(start)
         if lowest is None:
             length = ast.BinOp(copy.deepcopy(end), ast.Sub(), name(first))
             before.append(assign(span, call(ir.HIGHEST, length), line))

@@ -7,6 +7,7 @@ from collections import namedtuple
 from functools import cache
 from math import prod
 from types import CellType, CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numba import cuda, njit
@@ -14,6 +15,7 @@ from numba.core.types import Type
 from numba.np.numpy_support import as_dtype
 
 from snref.simt import half, runtime
+from snref.simt.front.vectors import layout
 from snref.simt.front.warps import ATOMICS, HALF, PLAIN
 
 Index = namedtuple("Index", "x y z")
@@ -95,6 +97,11 @@ def names_of(thread, grid, block):
     def bits(given, value):
         return sum(1 << i for i, other in given.items() if other == value)
 
+    def active():
+        given = thread.wait((), True)
+        here = {n - warp: True for n in given if 0 <= n - warp < 32}
+        return bits(here, True)
+
     def match_all(mask, value):
         given = lanes(mask, value)
         same = len(set(given.values())) == 1
@@ -131,6 +138,7 @@ def names_of(thread, grid, block):
         "gridsize": lambda n: lengths[0] if n == 1 else tuple(lengths[:n]),
         "laneid": lane,
         "warpsize": 32,
+        "activemask": active,
         "lanemask_lt": lambda: (1 << lane) - 1,
         "shared": SimpleNamespace(array=shared),
         "local": SimpleNamespace(array=_array),
@@ -161,6 +169,7 @@ def names_of(thread, grid, block):
         "fp16": SimpleNamespace(**{n: getattr(half, n).py_func for n in HALF}),
         "selp": lambda choice, a, b: a if choice else b,
         **{n: _compiled(n) for n in PLAIN},
+        **_VECTORS,
     }
 
 
@@ -171,7 +180,28 @@ def _dtype(dtype):
 def _array(shape, dtype):
     """A new array. Each byte is 255, so floats are NaN and signed integers -1."""
     size = prod(np.atleast_1d(shape).tolist()) * _dtype(dtype).itemsize
-    return np.full(size, 255, np.uint8).view(_dtype(dtype)).reshape(shape)
+    array = np.full(size, 255, np.uint8).view(_dtype(dtype)).reshape(shape)
+    return with_fields(array)
+
+
+def with_fields(array: Any) -> Any:
+    """The array; its elements have attributes if they have fields."""
+    return array.view(np.recarray) if array.dtype.fields else array
+
+
+def _vector(name, kind, size):
+    """A vector type: of numbers, and of vectors by their components."""
+    fields = namedtuple(name, tuple("xyzw"[:size]))
+
+    def make(*parts):
+        each = [p if isinstance(p, tuple) else (p,) for p in parts]
+        return fields(*(np.dtype(kind).type(v) for values in each for v in values))
+
+    return make
+
+
+_LAYOUTS = {n: layout(n) for n in dir(cuda)}
+_VECTORS = {n: _vector(n, *found) for n, found in _LAYOUTS.items() if found}
 
 
 @cache

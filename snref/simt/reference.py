@@ -71,7 +71,7 @@ def take_turns(running):
             groups[t.partners, t.place][n] = t.value
         running = []
         for (partners, _), values in groups.items():
-            if len(values) == sum(n in waiting for n in partners):
+            if sum(n in waiting for n in partners) in (0, len(values)):
                 for n in values:
                     waiting[n].given = values
                     running.append(waiting[n])
@@ -115,7 +115,10 @@ class Thread(PythonThread):
             raise self.problem
 
     def wait(self, partners, value=None):
-        """Wait until these threads are here, too. Returns what each of them brings."""
+        """Wait until these threads are here, too. Returns what each of them brings.
+
+        Without `partners`, those that are here when no thread can go on.
+        """
         self.partners, self.value, self.place = partners, value, caller()
         self.stopped.release()
         self.go_on.acquire()

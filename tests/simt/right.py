@@ -3,7 +3,7 @@
 from collections import namedtuple
 
 import numpy as np
-from numba import cuda, float32, float64, int32
+from numba import cuda, float32, float64, from_dtype, int32
 
 N = 64
 
@@ -962,8 +962,34 @@ def spin_lock(a, out):
     out[5] = 1
 
 
+PAIR = np.dtype([("x", np.float32), ("k", np.int32)])
+pair = from_dtype(PAIR)
+
+
+@cuda.jit
+def records_and_vectors(a, out):
+    s = cuda.shared.array(N, pair)
+    t = cuda.threadIdx.x
+    s[t].x = a[t]
+    s[t].k = t
+    cuda.syncthreads()
+    other = s[N - 1 - t]
+    v = cuda.float32x2(other.x, other.k)
+    w = cuda.float4(v, 1, 2.5)
+    out[t] = w.x + w.y * w.w + cuda.int3(1.7, 2, 3).x + v.y
+
+
+@cuda.jit
+def those_in_the_loop(a, out):
+    t = cuda.threadIdx.x
+    for _ in range(t % 4 + 1):
+        out[t] += cuda.popc(cuda.activemask())
+
+
 CASES |= {
     spin_lock: (2, N),
+    records_and_vectors: (1, N),
+    those_in_the_loop: (1, N),
     complex_numbers: (1, N),
     pairs_of_the_block: (1, N),
     turned_in_place: (1, N),
@@ -997,6 +1023,8 @@ CASES |= {
 }
 
 VARIANTS |= {
+    spin_lock,
+    those_in_the_loop,
     row_of_each_warp,
     idle_threads_return,
     operation_by_thread,
