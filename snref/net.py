@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from snref.layers.base import Declarations, Layer, Node, make_node
 from snref.layers.fork import Fork
-from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor
+from snref.plans import ITEM_BYTES, Kind, Phase, Plan, Run, Shape, Tensor, Work
 from snref.support.units import one_of, shortened
 
 ForkMode: TypeAlias = Literal["copy", "share"]
@@ -231,14 +231,20 @@ def route(net: Net) -> Plan:
     read it follow, depth first (SuperNeurons, Algorithm 1). The backward route is built
     the same way from the loss, with readers and inputs swapped. Parameters are updated
     at the end.
+
+    Under the declarations "reuse" a gradient takes the memory of x, which the last
+    reader of x can do. For the others x may leave the device before their gradient has
+    memory, so what they read of x is a run of its own, "prepare".
     """
     forward = [
         Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
         for n in net.nodes
     ]
+    order = _backward_order(net.nodes, net.branch_order)
     backward = [
-        Run(node.name, "backward", node.layer.backward(node))
-        for node in _backward_order(net.nodes, net.branch_order)
+        Run(node.name, phase, work)
+        for node, read_later in zip(order, _read_later(order), strict=True)
+        for phase, work in _backward_runs(node, read_later)
     ]
     update = [
         Run(node.name, "update", work)
@@ -246,6 +252,33 @@ def route(net: Net) -> Plan:
         if (work := node.layer.update(node))
     ]
     return Plan((*forward, *backward, *update))
+
+
+def _read_later(order: Sequence[Node]) -> list[set[Tensor]]:
+    """Return, for each layer, its inputs that a layer after it reads, too."""
+    later: set[Tensor] = set()
+    found: list[set[Tensor]] = []
+    for node in reversed(order):
+        own = {x for x in node.xs if x not in node.ys}  # a fork that shares reads none
+        found.append(own & later)
+        later |= own
+    return found[::-1]
+
+
+def _backward_runs(
+    node: Node, read_later: set[Tensor]
+) -> Iterator[tuple[Phase, tuple[Work, ...]]]:
+    """Yield the backward of a layer in one run or two, as ``route`` says."""
+    work = Run(node.name, "backward", node.layer.backward(node)).work
+    if node.reuses:
+        count = max(
+            (i for i, p in enumerate(work, 1) if not read_later.isdisjoint(p.reads)),
+            default=0,
+        )
+        if count and any(t in node.dxs for p in work[count:] for t in p.outputs):
+            yield "prepare", work[:count]
+            work = work[count:]
+    yield "backward", work
 
 
 def inference(net: Net) -> Plan:

@@ -46,7 +46,7 @@ def test_every_command_can_be_typed_and_what_plans_works(tmp_path, monkeypatch, 
 )
 def test_the_table_of_presets_has_the_peaks_that_are_planned(column, net):
     rows = re.findall(r"^\| `(\S+)` \|.*\| (.*) \| (.*) \|$", README, re.MULTILINE)
-    assert [row[0] for row in rows] == [*snref.PRESETS]
+    assert [row[0] for row in rows] == [*snref.planning.PRESET_NAMES]
     for name, *cells in rows:
         cell = cells[column - 1]
         if name == "cache":

@@ -21,9 +21,10 @@ from snref.planning.fit import (
     largest_of,
     unsaved,
 )
+from snref.planning.planned import JOINT, PRESET_NAMES, prepared
 from snref.plans import OutOfMemory, extent
 from snref.policies import POLICIES
-from snref.scheduler import PRESETS
+from snref.scheduler.options import Overwrite
 from snref.support.units import mebibytes
 
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_memory(parser)
     planner = parser.add_mutually_exclusive_group()
     planner.add_argument(
-        "--preset", choices=list(PRESETS), help="plan by a preset; default: least time"
+        "--preset", choices=PRESET_NAMES, help="plan by a preset; default: least time"
     )
     planner.add_argument(
         "--policy",
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace) -> _Answer:
-    net = shared.net_of(arguments)
+    net = prepared(shared.net_of(arguments), arguments.preset)
     memory, host_memory = arguments.memory, arguments.host_memory
     counting = Counting(arguments.optimizer, arguments.dtype)
     costs = shared.costs_of(arguments)
@@ -139,12 +140,15 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
         first, second, last = DEEPER
         name = f"resnet:{first},{second},{size},{last}"
         deep = find(name, net.batch, arguments.input_size)
-        return deep.with_options(arguments.declarations, arguments.fork)
+        deep = deep.with_options(arguments.declarations, arguments.fork)
+        return prepared(deep, arguments.preset)
 
     limit = DEEPEST if arguments.deeper else LARGEST_BATCH
     # The lower bound has a quickest plan. No planner has one below it.
-    most = largest(lambda size: counting.least(other(size)) <= memory, limit)
-    if arguments.preset is None and arguments.policy is None:
+    joint = arguments.preset == JOINT
+    over: Overwrite = "activations" if joint else "gradients"
+    most = largest(lambda size: counting.least(other(size), over) <= memory, limit)
+    if arguments.preset in (None, JOINT) and arguments.policy is None:
         if host_memory is not None:  # too large a net is refused slowly: begin at 1
             most = largest(lambda size: isinstance(fit(other(size)), Fit), most)
         best = fit(other(most)) if most else None
@@ -190,7 +194,7 @@ def _plan(fit: Fit) -> str:
     """Describe a plan in one line."""
     options = fit.options
     how = f"recompute {options.recompute or 'off'}, transfers {options.transfers}"
-    if fit.planner not in (LEAST_TIME, *PRESETS):
+    if fit.planner not in (LEAST_TIME, *PRESET_NAMES):
         how = f"policy {fit.planner}"
     return (
         f"{how}; {fit.seconds:.4g} s an iteration, {fit.images_per_second:.4g} images "

@@ -13,7 +13,6 @@ from snref.planning.bound import needs_scipy
 from snref.planning.quickest import Overrides
 from snref.plans import Plan, lines
 from snref.policies import POLICIES
-from snref.scheduler import PRESETS
 from snref.scheduler.options import Strategy
 
 STRATEGIES = {
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--preset",
-        choices=list(PRESETS),
+        choices=planning.PRESET_NAMES,
         help="default: superneurons; with --memory the plan of least modelled time",
     )
     which.add_argument(

@@ -16,11 +16,10 @@ from typing import Any, get_args
 from snref.commands import arguments as shared
 from snref.device.present import find_gpu
 from snref.net import Net
-from snref.planning.planned import plan
+from snref.planning.planned import PRESET_NAMES, plan
 from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory
-from snref.scheduler import PRESETS
 from snref.scheduler.options import Algorithms
 from snref.support.files import check_writable, complain
 from snref.timing.costs import Costs
@@ -102,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_memory(parser)
     add(
         "--preset",
-        choices=list(PRESETS),
+        choices=PRESET_NAMES,
         help="default: superneurons; with --memory the plan of least modelled time",
     )
     add(

@@ -7,7 +7,7 @@ from typing import ClassVar
 from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.shapes import one
-from snref.plans import Launch, Overwrite, Part, Shape, Tensor, Work
+from snref.plans import Launch, Part, Shape, Tensor, Work
 
 SIDE = 16  # a block is 16 x 16 threads; what it computes is in its kernel's name
 LARGE = (64, 64)
@@ -57,7 +57,7 @@ class Linear(Layer):
         return (
             *product("filter", dw, (x, dy), x.shape[0], LARGE),
             *bias_gradient(node),
-            *product("data", dx, (dy, w), self.outputs, tile, in_place=x),
+            *product("data", dx, (dy, w), self.outputs, tile),
         )
 
 
@@ -67,23 +67,17 @@ def product(
     inputs: tuple[Tensor, Tensor],
     terms: int,
     tile: tuple[int, int],
-    in_place: Tensor | None = None,
 ) -> tuple[Launch, ...]:
-    """Launch a matrix product whose elements are sums of so many terms.
-
-    in_place: an input of the layer on whose memory the output may lie.
-    """
+    """Launch a matrix product whose elements are sums of so many terms."""
     if output is None:
         return ()
     rows, columns = output.shape[0], output.size // output.shape[0]
-    overwrite: Overwrite = "activations"
     return (
         Launch(
             f"linear.{part}_{tile[0]}x{tile[1]}",
             (output,),
             inputs,
             view="rows",
-            may_overwrite=((output, in_place, overwrite),) if in_place else (),
             grid=tiles(rows, columns, tile),
             block=(SIDE, SIDE),
             flops=2 * rows * columns * terms,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from snref.net import Net, route
 from snref.planning.exchange import parsed_json, plan_from_json
-from snref.planning.planned import plan
+from snref.planning.planned import JOINT, PRESET_NAMES, plan, prepared
 from snref.planning.reports import PlannedNet
 from snref.plans import Launch, OutOfMemory, Plan
 from snref.policies import POLICIES, NotApplicable
@@ -51,10 +51,12 @@ class Candidate:
     def savings(self, net: Net, answer: Answer, **common: Any) -> dict[str, str | None]:
         """Return the four options. Of an unknown planner, those that its plan uses."""
         preset, policy = self.given.get("preset"), self.given.get("policy")
+        net = prepared(net, preset)
         found: dict[str, str | None] = {"declarations": net.declarations}
         found["fork"] = net.forks
         if policy is None:
-            options = replace(PRESETS[preset] if preset else Options(), **common)
+            joint = Options(overwrite="activations") if preset == JOINT else Options()
+            options = replace(PRESETS.get(preset or "", joint), **common)
             found |= {"overwrite": options.overwrite, "algorithms": options.algorithms}
         elif policy in POLICIES:
             known = POLICIES[policy]
@@ -98,15 +100,16 @@ def candidate(name: str) -> Candidate:
 
     Raises ValueError that lists the names.
     """
-    if name in PRESETS:
+    if name in PRESET_NAMES:
         return Candidate(name, {"preset": name})
     if name in POLICIES or ":" in name:
         return Candidate(name, {"policy": name})
     if name.replace("-", " ") == LEAST_TIME:
         return Candidate(LEAST_TIME)
+    names = ", ".join((*PRESET_NAMES, *POLICIES))
     raise ValueError(
-        f"no preset or policy {shortened(name)}: {', '.join((*PRESETS, *POLICIES))}, "
-        "least-time, or MODULE:FUNCTION"
+        f"no preset or policy {shortened(name)}: {names}, least-time, or "
+        "MODULE:FUNCTION"
     )
 
 

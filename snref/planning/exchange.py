@@ -17,14 +17,15 @@ ways to compute its convolutions. A planner reads it and writes a plan:
     free      frees the tensor
     offload   copies the tensor to the host
     prefetch  copies it back
-    run       runs the forward, backward or update of a layer; a second forward is a
-              recomputation. "algorithms": how to compute a convolution, by part
+    run       runs the forward, prepare, backward or update of a layer; a second forward
+              is a recomputation. "algorithms": how to compute a convolution, by part
               (otherwise by the first of its list, which needs no workspace).
               "workspace": the workspace of these algorithms; it is allocated and freed
               like a tensor. "renamed": the kernels use another tensor in place of one,
               an activation or gradient of the same shape and type. They may so write
               over their own input where ``may_overwrite`` of the graph allows it:
-              {"relu1.dy": "lrn1.dy"}
+              {"relu1.dy": "lrn1.dy"}; and over what only earlier kernels of the run
+              read
 
 ``snref verify graph.json plan.json`` checks and times it. All of both files is in
 ``GRAPH`` and ``PLAN`` below, in the words of JSON Schema (``snref export --schema``).

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from snref.net import Net, route
-from snref.planning.planned import plan_route
+from snref.planning.planned import plan_route, prepared
 from snref.planning.reports import resident
 from snref.plans import (
     Launch,
@@ -24,6 +24,7 @@ from snref.plans import (
 from snref.policies import Policy
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
+from snref.scheduler.options import Overwrite
 from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
 from snref.timing.costs import Costs
@@ -71,9 +72,12 @@ class Counting:
         whole = route(net)
         return halved(whole, net.nodes[-1].y) if self.dtype == "amp" else whole
 
-    def least(self, net: Net) -> int:
-        """Return the fewest bytes of device memory for which a plan exists."""
-        bound = lower_bound(overwrite(self.route(net), "gradients"))
+    def least(self, net: Net, over: Overwrite = "gradients") -> int:
+        """Return the fewest bytes of device memory for which a plan exists.
+
+        over: what the plan may overwrite
+        """
+        bound = lower_bound(overwrite(self.route(net), over))
         return bound + sum(self.resident(net).values())
 
 
@@ -136,6 +140,7 @@ def fitted(
     >>> fit.total_bytes <= 11_000_000, fit.resident["optimizer_state"]
     (True, 3448640)
     """
+    net = prepared(net, preset)
     counting = counting or Counting()
     there = counting.resident(net)
     fixed = sum(there.values())
@@ -172,7 +177,7 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
         for run in whole.runs()
         for piece in run.work
         for tensor in piece.tensors
-        if tensor.is_data and tensor is not loss
+        if tensor.is_data and tensor.dtype == "float32" and tensor is not loss
     }
 
     def halve(piece: Work) -> Work:

@@ -13,10 +13,20 @@ from typing import Unpack, get_args
 from snref.net import Net, route
 from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
-from snref.plans import Alloc, OutOfMemory, Plan, Run, Step, Tensor, extent
+from snref.plans import (
+    Alloc,
+    OutOfMemory,
+    Plan,
+    Run,
+    Step,
+    Tensor,
+    extent,
+    lower_bound,
+)
 from snref.plans.verification import verify
 from snref.policies import POLICIES, NotApplicable, Policy
 from snref.scheduler import PRESETS, Options, check_host, schedule
+from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.placement import place
 from snref.support.garbage import no_garbage_collection
@@ -24,6 +34,9 @@ from snref.support.imports import blamed, imported
 from snref.support.units import parsed, shortened
 from snref.timing import roofline
 from snref.timing.costs import Costs
+
+JOINT = "joint"  # both papers in one plan
+PRESET_NAMES = (*PRESETS, JOINT)
 
 
 def plan(
@@ -41,7 +54,9 @@ def plan(
     """Plan an iteration of training a net, without running it.
 
     preset       a name of ``PRESETS``. Without one: "superneurons"; or, if memory is
-                 given, the plan of least modelled time that fits it
+                 given, the plan of least modelled time that fits it. "joint" is that
+                 plan, too, with gradients over activations and the net's declarations
+                 "reuse"; without memory, it is the plan of least memory
     policy       instead of the scheduler: a name of ``POLICIES``, "module:function", or
                  a function from route, options and costs to a plan. For a function of
                  your own, only the limits of memory hold, not the other options
@@ -66,6 +81,7 @@ def plan(
             f"{shortened(net)} is no Net; snref.nets.find makes one of a name"
         )
     start = time.perf_counter()
+    net = prepared(net, preset)
     machine = None if costs else roofline.machine(device)
     with no_garbage_collection():
         whole = route(net)
@@ -96,6 +112,11 @@ def plan(
     )
 
 
+def prepared(net: Net, preset: str | None) -> Net:
+    """Return the net under the options that a preset needs."""
+    return net.with_options("reuse", "share") if preset == JOINT else net
+
+
 def plan_route(
     whole: Plan,
     costs: Costs,
@@ -122,9 +143,15 @@ def plan_route(
     if preset is None and capacity is not None:
         options, made = least_time(whole, costs, capacity, effort=effort, **overrides)
         return "least time", options, made
+    if preset == JOINT:
+        over: Overrides = {"overwrite": "activations", **overrides}
+        if capacity is None:
+            capacity = lower_bound(overwrite(whole, over["overwrite"]))
+        options, made = least_time(whole, costs, capacity, effort=effort, **over)
+        return JOINT, options, made
     preset = preset or "superneurons"
     if preset not in PRESETS:
-        raise ValueError(f"no preset {preset!r}: {', '.join(PRESETS)}")
+        raise ValueError(f"no preset {preset!r}: {', '.join(PRESET_NAMES)}")
     options = replace(PRESETS[preset], capacity=capacity, slab=capacity, **overrides)
     return preset, options, schedule(whole, options, costs)
 
@@ -139,11 +166,17 @@ def by_policy(
     """
     name = _name(policy)
     if isinstance(policy, str) and policy in POLICIES:
+        # They expect that a tensor which forward wrote holds that value throughout, and
+        # that the backward of a layer is one run.
         if options.overwrite == "activations":
-            # They expect that a tensor which forward wrote holds that value throughout.
             raise NotApplicable(
                 f"policy {name!r} does not overwrite activations: overwrite must be "
                 "never or gradients"
+            )
+        if any(run.phase == "prepare" for run in whole.runs()):
+            raise NotApplicable(
+                f"policy {name!r} does not know runs of phase 'prepare': declarations "
+                "must be original or lean"
             )
         made = POLICIES[policy].plan(whole, options, costs)
     else:

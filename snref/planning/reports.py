@@ -354,7 +354,7 @@ def original_layer_peak(plan: Plan) -> int:
     """
     largest = 0
     for run in plan.runs():
-        if run.phase == "backward":
+        if run.in_backward:
             tensors = {t for piece in run.work for t in (*piece.outputs, *piece.inputs)}
             listed = [t for launch in _launches(run) for t in launch.retained]
             nbytes = sum(t.nbytes for t in (*tensors, *listed) if t.is_data)

@@ -93,7 +93,7 @@ def layer_peak(plan: Plan) -> int:
     return max(
         sum(t.nbytes for t in run.working_set if t.is_data)
         for run in plan.runs()
-        if run.phase == "backward"
+        if run.in_backward
     )
 
 

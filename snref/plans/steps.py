@@ -13,14 +13,16 @@ from typing import Any, Literal, TypeAlias
 from snref.plans.launches import Choice, Launch, Work
 from snref.plans.tensor import Tensor
 
-Phase: TypeAlias = Literal["forward", "backward", "update"]
+Phase: TypeAlias = Literal["forward", "prepare", "backward", "update"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """A layer's forward, backward or update: the only steps that compute.
 
-    A forward run that appears a second time in a plan is a recomputation.
+    A forward run that appears a second time in a plan is a recomputation. A prepare run
+    is the part of a layer's backward that reads x, where it is a run of its own
+    (``net.route``).
     """
 
     layer: str
@@ -68,6 +70,11 @@ class Run:
         set_field(self, "workspaces", workspaces)
         set_field(self, "working_set", scheduled)
         set_field(self, "touched", scheduled + workspaces)
+
+    @property
+    def in_backward(self) -> bool:
+        """Whether the run is of the backward pass."""
+        return self.phase in ("prepare", "backward")
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -75,7 +75,7 @@ def _pairs(run: Run, setting: Overwrite) -> Iterator[tuple[Tensor, Tensor]]:
         if isinstance(piece, Launch):
             for output, target, needed in piece.may_overwrite:
                 allowed = needed == setting or setting == "activations"
-                if allowed and last[target] <= place:
+                if allowed and last.get(target, place + 1) <= place:
                     yield output, target
         if setting == "activations" and run.phase == "backward":
             free = [t for t in last if t.is_data and last[t] < place]

@@ -68,11 +68,11 @@ def recompute(plan: Plan, strategy: Strategy | None) -> Plan:
     done: set[_Segment] = set()  # rebuilt as a whole
     next_reads = {
         run: following.reads
-        for run, following in pairwise(run for run in runs if run.phase == "backward")
+        for run, following in pairwise(run for run in runs if run.in_backward)
     }
     steps: list[Step] = []
     for run in runs:
-        if run.phase == "backward":
+        if run.in_backward:
             for segment, needed in _by_segment(run, segments, overwritten).items():
                 if segment not in as_a_whole:
                     steps += segment.runs_for(needed, rebuilt)
@@ -138,7 +138,7 @@ def _segments(plan: Plan) -> dict[Tensor, _Segment]:
             for tensor in run.writes:  # over an output of a segment: a join does
                 if tensor in segments:
                     del segments.pop(tensor).runs[tensor]
-    needed = {tensor for run in backward.values() for tensor in run.reads}
+    needed = {tensor for run in plan.runs() if run.in_backward for tensor in run.reads}
     for checkpoint, segment in by_checkpoint.items():
         segment.needed = [tensor for tensor in segment.runs if tensor in needed]
         segment.cost = _cost(checkpoint, segment, backward)

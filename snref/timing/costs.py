@@ -7,8 +7,8 @@ The file has the columns ``what,layer,phase,part,algorithm,value``:
 
     what       value                              and in the columns between
     source     where the numbers are from
-    run        seconds of a layer's run           layer; phase: forward, backward,
-                                                  update
+    run        seconds of a layer's run           layer; phase: forward, prepare,
+                                                  backward, update
     algorithm  seconds of a convolution's part    layer; part: forward, data, filter;
                                                   algorithm: its name
     to_host    bytes per second, device to host

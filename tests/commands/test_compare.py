@@ -53,6 +53,14 @@ def test_presets_and_policies_stand_beside_each_other_with_their_terms(compare):
         assert row["algorithms"] == (known.algorithms if known else "exact")
 
 
+def test_both_papers_in_one_plan_are_compared_by_name_with_their_own_terms(compare):
+    rows = compare("alexnet --batch 200 --policy joint,chen")
+    own = [rows["joint"][term] for term in ("declarations", "fork", "overwrite")]
+    assert own == ["reuse", "share", "activations"]
+    assert float(rows["joint"]["peak MiB"]) == pytest.approx(443.115, abs=1e-3)
+    assert rows["chen"]["declarations"] == "original"
+
+
 def test_all_policies_are_compared_by_the_name_all(compare):
     assert set(POLICIES) <= set(compare("lenet --batch 8 --policy all"))
 

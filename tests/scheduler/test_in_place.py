@@ -1,5 +1,6 @@
 """Outputs over inputs: which memory a gradient takes, and what that comes to."""
 
+import json
 from dataclasses import replace
 from typing import get_args
 
@@ -9,8 +10,11 @@ from snref.layers import Add, AveragePool, Conv, Linear, ReLU, Softmax
 from snref.layers.base import Declarations
 from snref.net import Net, route
 from snref.nets import find, random_net
+from snref.planning.exchange import graph_from_json, graph_to_json, plan_from_json
+from snref.planning.fit import fitted
 from snref.planning.planned import plan
 from snref.plans import OutOfMemory, Plan, Run, layer_peak, lower_bound
+from snref.plans.verification import verify
 from snref.scheduler import PRESETS, schedule
 from snref.scheduler.in_place import overwrite
 
@@ -30,7 +34,11 @@ def written(plan: Plan, layer: str, phase: str = "backward") -> set[str]:
     return {t.name for t in run_of(plan, layer, phase).writes if t.is_data}
 
 
-@pytest.mark.parametrize("net", ["alexnet", "vgg16", "vgg19", "densenet121", "unet"])
+NETS = ("alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "resnet152")
+NETS += ("inception_v4", "densenet121", "unet", "gpt2")
+
+
+@pytest.mark.parametrize("net", NETS)
 def test_no_run_needs_more_than_two_of_the_largest_activation(net: str) -> None:
     made = find(net, batch=2)
     largest = max(tensor.nbytes for tensor in made.tensors("activation"))
@@ -50,19 +58,17 @@ def test_vgg_needs_two_of_its_largest_an_image(net: str) -> None:
     assert lower_bound(reused(made)) == 24.5 * MIB
 
 
-def test_only_a_run_with_a_shared_input_that_is_still_read_needs_more() -> None:
-    """The first of two readers keeps x for the second: x, dy and its own dx."""
-    for name, layer in (("resnet50", "block3_1.conv"), ("inception_v4", "stem.4.pool")):
-        net = find(name, batch=1)
-        largest = max(tensor.nbytes for tensor in net.tensors("activation"))
-        made = reused(net)
-        over = [
-            run
-            for run in made.runs()
-            if sum(t.nbytes for t in run.working_set if t.is_data) > 2 * largest
-        ]
-        assert [run.layer for run in over] == [layer]
-        assert over[0].work[-1].outputs[0].kind == "gradient"
+def test_the_first_of_two_readers_computes_its_gradient_without_their_input() -> None:
+    """x stays for the second, so x, dy and dx would be in use at once."""
+    net = find("resnet50", batch=1)
+    made = reused(net)
+    first, then = (run_of(made, "block3_1.conv", p) for p in ("prepare", "backward"))
+    x = next(node for node in net.nodes if node.name == "block2_3.relu").y.name
+    assert x in {tensor.name for tensor in first.reads}
+    assert x not in {tensor.name for tensor in then.working_set}
+    parts = route(net.with_options("reuse"))
+    phases = {run.layer for run in parts.runs() if run.phase == "prepare"}
+    assert phases == {f"block{stage}_1.conv" for stage in (2, 3, 4, 5)}
 
 
 def test_the_image_is_never_overwritten() -> None:
@@ -156,6 +162,30 @@ def test_there_is_a_plan_for_the_largest_run_s_tensors(seed: int) -> None:
         with pytest.raises(OutOfMemory) as caught:
             plan(net, memory=fixed + least - 256, overwrite="activations", **given)
         assert caught.value.least == fixed + least
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_a_plan_over_activations_is_the_same_after_json(seed: int) -> None:
+    made = plan(random_net(seed), preset="joint", effort=0.1)
+    assert any(run.phase == "prepare" for run in made.route.runs())
+    graph = json.loads(json.dumps(graph_to_json(made.net, made.costs)))
+    whole, _ = graph_from_json(graph)
+    back = plan_from_json(json.loads(json.dumps(made.to_json(steps=True))), whole)
+    assert str(back) == str(made.plan)
+    verify(back, whole)
+
+
+def test_both_papers_in_one_plan_need_the_least_memory_unless_told_otherwise() -> None:
+    net = find("alexnet", batch=200)
+    least = plan(net, preset="joint")
+    assert least.peak_bytes == 464_640_000 and least.net.declarations == "reuse"
+    larger = plan(net, preset="joint", memory=least.total_bytes + 300 * MIB)
+    assert larger.timeline.seconds < least.timeline.seconds
+    with pytest.raises(OutOfMemory) as caught:
+        plan(net, preset="joint", memory=least.total_bytes - 1)
+    assert caught.value.least == least.total_bytes
+    at_most = fitted(net, least.total_bytes, preset="joint")
+    assert at_most.total_bytes == least.total_bytes
 
 
 def test_policies_say_that_they_do_not_overwrite_activations() -> None:

@@ -106,6 +106,7 @@ def check_overwritten(net, device="cpu"):
     least = fixed + lower_bound(overwrite(free.route, "activations"))
     for planned in (
         plan(net, preset="baseline", **given),
+        plan(net, preset="joint", effort=0.1),
         free,
         plan(net, preset="cache", memory=least, **given),
         plan(net, memory=least, effort=0.1, **given),
