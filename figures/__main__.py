@@ -5,13 +5,26 @@ A figure is a module of this package with three functions and nothing global:
     measure() -> rows          dictionaries with the same keys, in the order of the CSV
     draw(rows) -> Figure       draws, computes nothing
     compare(rows) -> claims    of the papers: see ``Claim``
+
+It may also have
+
+    text(rows) -> str          tables, to be printed
+    search(rows) -> rows       instead of measure, where that takes long: yields, one
+                               after the other, the rows that are not there yet
+
+``--measure long`` searches, and writes each row at once. So it can be stopped with
+Ctrl-C, and begun again later; the head of the CSV says with which versions it was made.
 """
 
 import argparse
 import csv
 import io
+import os
+import platform
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -19,6 +32,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import figures
+import snref
 from figures.claims import Claim, table
 from snref.support.files import check_writable, complain, replacing, write
 from snref.support.imports import blamed, imported
@@ -33,7 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--measure", action="store_true", help="measure anew")
+    parser.add_argument(
+        "--measure",
+        nargs="?",
+        const="anew",
+        choices=["anew", "long"],
+        help="measure anew; long: go on with a measurement that takes long",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -46,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.name == "compare":
             return _compare(arguments.out)
         return _figure(arguments.name, arguments.out, arguments.measure)
+    except KeyboardInterrupt:
+        complain("figures: stopped; what is measured is written")
+        return 1
     except OSError as error:
         complain(f"figures: {error.filename}: {error.strerror}")
     except ValueError as error:
@@ -59,15 +82,22 @@ def _names() -> list[str]:
     return [name for name in names if name != "claims" and not name.startswith("_")]
 
 
-def _figure(name: str, folder: Path, measure: bool) -> int:
+def _figure(name: str, folder: Path, measure: str | None) -> int:
     """Draw a figure from its data, measured now or before, and print its claims."""
     data, picture = folder / "data" / f"{name}.csv", folder / "pictures" / f"{name}.png"
+    takes_long = _has(name, "search")
+    if measure == "anew" and takes_long:
+        raise ValueError(f"{name} takes long: --measure long")
     if measure:
         data.parent.mkdir(parents=True, exist_ok=True)
         check_writable(str(data))
-        _write(data, _checked_rows(name, _called(name, "measure")))
+        if takes_long:
+            _search(name, data)
+        else:
+            _write(data, _checked_rows(name, _called(name, "measure")))
     if not data.is_file():
-        complain(f"figures: {data}: not measured yet; add --measure")
+        how = "--measure long" if takes_long else "--measure"
+        complain(f"figures: {data}: not measured yet; add {how}")
         return 1
     rows = read(data)
     drawn = _called(name, "draw", rows)
@@ -79,6 +109,8 @@ def _figure(name: str, folder: Path, measure: bool) -> int:
     with replacing(picture) as file:
         drawn.savefig(file, dpi=150, bbox_inches="tight")
     print(picture)
+    if _has(name, "text"):
+        print(f"\n{_called(name, 'text', rows)}\n")
     if claims := _claims(name, rows):
         print(table(claims))
     return 0
@@ -105,6 +137,59 @@ def _compare(folder: Path) -> int:
     return int(broken or any(claim.fails for claim in claims))
 
 
+def _search(name: str, data: Path) -> None:
+    """Measure the rows that the file lacks, and write it with each of them."""
+    rows = read(data) if data.is_file() else []
+    heads = dict.fromkeys([*_heads(data), _versions()])
+    found = _called(name, "search", [*rows])
+    while True:
+        with blamed(name, "figure"):
+            row = next(found, None)
+        if row is None:
+            return
+        rows = _checked_rows(name, [*rows, row], "search")
+        _write(data, rows, heads)
+
+
+def _heads(data: Path) -> list[str]:
+    """Return the comments above the rows of a file."""
+    if not data.is_file():
+        return []
+    lines = data.read_text(encoding="utf-8").splitlines()
+    return [line[2:] for line in lines if line.startswith("# ")]
+
+
+def _versions() -> str:
+    """Say on which machine, and with which versions, a measurement is made."""
+    return (
+        f"{os.cpu_count()} cores of {_processor()}, Python "
+        f"{platform.python_version()}, snref {snref.__version__}, commit {_commit()}"
+    )
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _commit() -> str:
+    """Return the commit of the clone; "unknown" if this is none."""
+    command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def _has(name: str, function: str) -> bool:
+    """Whether a figure has a function that not all figures have."""
+    with blamed(name, "figure"):
+        return hasattr(import_module(f"figures.{name}"), function)
+
+
 def _called(name: str, function: str, *rows: Sequence[dict[str, Any]]) -> Any:
     """Call a function of a figure. Raises ValueError that says where it fails."""
     call = imported(f"figures.{name}:{function}", "figure")
@@ -123,26 +208,28 @@ def _claims(name: str, rows: Sequence[dict[str, Any]]) -> list[Claim]:
     return [*claims]
 
 
-def _checked_rows(name: str, rows: Any) -> list[dict[str, Any]]:
+def _checked_rows(
+    name: str, rows: Any, function: str = "measure"
+) -> list[dict[str, Any]]:
     """Return rows that a CSV file can hold. Raises ValueError for any others."""
     if not isinstance(rows, list | tuple) or not rows:
         raise ValueError(f"{name}.measure must return rows, returned {shortened(rows)}")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict) or list(row) != list(rows[0]):
             raise ValueError(
-                f"{name}.measure: row {number} has other keys than the first: "
+                f"{name}.{function}: row {number} has other keys than the first: "
                 f"{shortened(row)}"
             )
     return [*rows]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file, with numbers as numbers.
+    """Return the rows of a CSV file, with numbers as numbers, without its comments.
 
     Raises ValueError if there are none, or one has more or fewer columns than the head.
     """
     with path.open(newline="", encoding="utf-8") as file:
-        lines = [*csv.DictReader(file)]
+        lines = [*csv.DictReader(line for line in file if not line.startswith("# "))]
     if not lines:
         raise ValueError(f"{path}: has no rows; measure anew")
     for number, line in enumerate(lines, 1):
@@ -160,8 +247,11 @@ def _value(text: str) -> int | float | str:
     return text
 
 
-def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def _write(
+    path: Path, rows: Sequence[dict[str, Any]], heads: Iterable[str] = ()
+) -> None:
     text = io.StringIO()
+    text.writelines(f"# {head}\n" for head in heads)
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

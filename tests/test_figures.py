@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 import figures
+import snref
+from figures import capacity, half_baseline, planning_time, quickest
 from figures.__main__ import main, read
 from figures.claims import Claim
+from snref.nets import alexnet, lenet
+from snref.planning.fit import fitted
+from snref.plans import OutOfMemory
 
 HERE = Path(figures.__file__).parent
 NAME = "alexnet_memory"
@@ -140,8 +145,8 @@ def test_a_figure_that_is_broken_does_not_stop_the_others(own, tmp_path, capsys)
     capsys.readouterr()
     assert main(["compare", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "own_figure" in said.err
-    assert said.out.count("every digit") == 3
+    (broken,) = (li for li in said.err.splitlines() if "not measured" not in li)
+    assert "own_figure" in broken and said.out.count("every digit") == 3
 
 
 @pytest.mark.parametrize(
@@ -153,3 +158,130 @@ def test_a_file_of_data_that_is_not_even_is_refused(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
         read(path)
+
+
+# Measurements that take long
+
+LONG = """
+from figures.claims import Claim
+from matplotlib.figure import Figure
+
+def search(rows):
+    for n in range(len(rows), 4):
+        if n == 2 and len(rows) < 2:
+            raise RuntimeError("stopped")
+        yield {"n": n}
+
+def text(rows):
+    return f"{len(rows)} rows"
+
+def draw(rows):
+    return Figure()
+
+def compare(rows):
+    return []
+"""
+
+
+def test_a_long_measurement_goes_on_where_it_stopped(own, tmp_path, capsys):
+    own.write_text(LONG)
+    arguments = ["own_figure", "--out", str(tmp_path), "--measure", "long"]
+    path = tmp_path / "data" / "own_figure.csv"
+    assert main(arguments[:4]) == 2 and "--measure long" in capsys.readouterr().err
+    assert main(arguments) == 2 and "RuntimeError: stopped" in capsys.readouterr().err
+    assert read(path) == [{"n": 0}, {"n": 1}]
+    assert main(arguments) == 0 and "\n4 rows\n" in capsys.readouterr().out
+    assert read(path) == [{"n": 0}, {"n": 1}, {"n": 2}, {"n": 3}]
+    heads = [line for line in path.read_text().splitlines() if line[0] == "#"]
+    assert len(heads) == 1 and "snref" in heads[0] and "commit" in heads[0]
+
+
+def test_the_largest_nets_are_searched_once_and_a_missing_search_is_marked(monkeypatch):
+    monkeypatch.setattr(capacity, "PAPER", {"lenet": 1792})
+    monkeypatch.setattr(capacity, "MEMORY", {"12 GiB": 12 * 10**6})
+    monkeypatch.setattr(capacity, "PLANNERS", ("least time", "superneurons", "chen"))
+    rows = []
+    for row in capacity.search([]):
+        rows.append(row)
+        if len(rows) == 5:  # of 6
+            break
+    assert [row["planner"] for row in rows[::2]] == [
+        "least time",
+        "superneurons",
+        "chen",
+    ]
+    assert capacity.text(rows).count("not run") == 2  # one, and what that means
+    for row in rows:
+        assert row["largest"] == largest_batch(row["planner"])
+        assert row["refused"] == row["largest"] + 1
+    roughly = {**rows[0], "refused": rows[0]["largest"] + 2}
+    assert f" {rows[0]['largest']}+" in capacity.text([roughly])
+    last = [*capacity.search(rows)]
+    assert len(last) == 1 and last[0]["host"] == "128 GB"
+    claims = capacity.compare([*rows, *last])
+    assert [claim.fails for claim in claims] == [True, False]  # too little memory
+
+
+def largest_batch(planner):
+    """The largest batch of LeNet in 12 MB, by trying them all."""
+
+    def fits(batch):
+        try:
+            fitted(
+                lenet(batch),
+                12 * 10**6,
+                preset=planner if planner == "superneurons" else None,
+                policy=planner if planner == "chen" else None,
+                effort=0.01,
+            )
+        except OutOfMemory:
+            return False
+        return True
+
+    batch = 1
+    while fits(batch + 1):
+        batch += 1
+    return batch
+
+
+def test_the_quickest_plans_stand_beside_their_bounds(monkeypatch):
+    pytest.importorskip("scipy")
+    monkeypatch.setattr(quickest, "NETS", {"lenet": 8})
+    monkeypatch.setattr(quickest, "MACHINES", ("k40c",))
+    monkeypatch.setattr(quickest, "SLABS", 3)
+    monkeypatch.setattr(quickest, "EFFORTS", (0.01, 0.05))
+    rows = [*quickest.search([])]
+    assert len(rows) == 6 and [*quickest.search(rows)] == []
+    assert next(quickest.search(rows[:4]))["slab"] == 1
+    for row in rows:
+        causes = sum(row[cause] for cause in quickest.CAUSES) - 2 * row["unavoidable"]
+        assert causes == pytest.approx(row["seconds"] - row["bound"], abs=4e-6)
+        assert row["seconds"] >= row["bound"] > 0
+    assert [row["share"] for row in rows][2::3] == [1.0, 1.0]
+    assert quickest.text(rows[:5]).count("not run") == 1
+    far = {**rows[0], "share": 0.29, "times_bound": 1.1001, "net": "far"}
+    near = {**rows[0], "share": 0.3, "times_bound": 1.05, "net": "near"}
+    said = quickest.text([far, near])
+    assert "far " in said and "near " not in said
+
+
+def test_half_of_the_baselines_memory_stands_beside_no_limit(monkeypatch):
+    monkeypatch.setattr(half_baseline, "NETS", {"alexnet": 2})
+    rows = [*half_baseline.search([])]
+    assert [*half_baseline.search(rows)] == [] and len(rows) == 1
+    baseline = snref.plan(alexnet(2), preset="baseline").baseline_bytes
+    assert rows[0]["slab_mib"] == round(baseline / 2 / 2**20, 3)
+    assert rows[0]["ratio"] >= 1
+    assert f"{rows[0]['ratio']:.3f}" in half_baseline.text(rows)
+
+
+def test_the_time_of_each_stage_is_a_row_and_a_depth_is_a_column(monkeypatch):
+    monkeypatch.setattr(planning_time, "BLOCKS", (1, 2))
+    monkeypatch.setattr(planning_time, "ROUNDS", 1)
+    rows = [*planning_time.search([])]
+    assert [*planning_time.search(rows)] == []
+    assert {"route", "verification", "summary", "all"} <= {r["stage"] for r in rows}
+    assert all(row["blocks_1"] >= 0 and row["blocks_2"] >= 0 for row in rows)
+    assert (
+        planning_time.draw(rows).axes[0].get_yticklabels()[1].get_text() == "2 blocks"
+    )

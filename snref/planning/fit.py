@@ -203,7 +203,11 @@ def unsaved(net: Net, counting: Counting) -> int:
 
 
 def largest_of(
-    attempt: Callable[[int], Fit | OutOfMemory], most: int, memory: int, fixed: int
+    attempt: Callable[[int], Fit | OutOfMemory],
+    most: int,
+    memory: int,
+    fixed: int,
+    share: float = 0.0,
 ) -> tuple[int, Fit | None]:
     """Return the largest number for which there is a plan, and that plan.
 
@@ -211,16 +215,18 @@ def largest_of(
     most     a number above which there is certainly none
     memory   bytes of the device
     fixed    about so many of them do not grow with the number
+    share    of the largest number: the search ends when it is known up to that
 
     Bytes grow nearly linearly, so a guess is seldom far off. Every smaller number must
     fit, too.
     """
     low, best = 0, None
     high, guess, step = most + 1, most, 1
-    while high - low > 1:
+    while high - low > max(1, share * low):
         answer = attempt(guess)
         if isinstance(answer, Fit):
             low, best = guess, answer
+            step = max(step, int(share * low))
             guess, step = low + step, 2 * step
         else:
             high = guess

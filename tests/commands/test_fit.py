@@ -14,7 +14,7 @@ from snref.__main__ import main
 from snref.commands import doctor
 from snref.device import present
 from snref.nets import find, random_net
-from snref.planning.fit import Counting, halved, largest
+from snref.planning.fit import Counting, Fit, halved, largest, largest_of
 from snref.planning.reports import resident
 from snref.plans import OutOfMemory, lower_bound
 
@@ -240,6 +240,23 @@ def test_largest_asks_little_and_is_right(most, limit):
     found = largest(lambda n: asked.append(n) or n <= most, limit)
     assert found == min(most, limit)
     assert len(asked) < 25 and max(asked) <= limit
+
+
+@pytest.mark.parametrize("most", [1, 50, 999])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_largest_of_may_end_within_a_share_of_the_largest(most, share):
+    asked = []
+
+    def attempt(number):
+        asked.append(number)
+        if number > most:
+            return OutOfMemory("the host", 2, 1, 2)
+        return Fit(None, None, None, {}, None, str(number))
+
+    found, best = largest_of(attempt, 1000, 100, 1, share)
+    assert found <= most and best.planner == str(found)
+    refused = min(number for number in (1001, *asked) if number > most)
+    assert refused - found <= max(1, share * found)
 
 
 def test_the_search_for_a_batch_ends_however_much_memory_there_is(command):

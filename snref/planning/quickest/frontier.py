@@ -11,6 +11,7 @@ slower plan, and less memory never a higher peak, though only the coarse levels 
 the capacity, the next above it, and the fine ones just below it are searched.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -103,7 +104,7 @@ class Frontier:
         else:
             above, coarse = self.top, self.coarse
         if point is None or above is None:  # the plan of a higher level may fit
-            return self.lowest if extent(self.lowest.plan) <= capacity else None
+            return self._below_the_levels(capacity)
         for fine in range(1, self.fine):
             level = self._level(coarse - 1, fine)
             if level > capacity:
@@ -114,6 +115,11 @@ class Frontier:
     @cached_property
     def lowest(self) -> Point:
         """The plan of the fewest bytes that is found."""
+        *_, (point, _) = self._descent()
+        return point
+
+    def _descent(self) -> Iterator[tuple[Point, int]]:
+        """Plans of fewer and fewer bytes, each with bytes for which none is found."""
         low = self.least
         for coarse in range(self.coarse):
             point = self._on_coarse_level(coarse)
@@ -122,6 +128,7 @@ class Frontier:
             low = self._level(coarse, 0)
         else:
             point = self.top
+        yield point, low
         # Between two coarse levels: halve the range until it is narrow.
         while extent(point.plan) - low > max(ALIGNMENT, low // 1000):
             middle = (low + extent(point.plan)) // 2
@@ -130,7 +137,16 @@ class Frontier:
                 low = middle
             else:
                 point = other
-        return point
+            yield point, low
+
+    def _below_the_levels(self, capacity: int) -> Point | None:
+        """The first plan of the descent that fits, None if none does."""
+        for point, low in self._descent():
+            if extent(point.plan) <= capacity:
+                return point
+            if capacity <= low:
+                break
+        return None
 
     def _on_coarse_level(self, coarse: int) -> Point | None:
         """The plan of a coarse level; found once, and those below it before."""
