@@ -51,8 +51,8 @@ def infer(kernel: Kernel, variables: Iterable[str]) -> dict[str, Any]:
         if not isinstance(kind, (numba_types.Number, numba_types.Boolean)):
             raise kernel.error(
                 kernel.line,
-                f"{v} is of type {kind}, which cannot be kept from one side of a "
-                "barrier or loop to the other; keep numbers",
+                f"{v} is {in_words(str(kind))}, which cannot be kept from one side "
+                "of a barrier or loop to the other; keep numbers",
             )
         found[v] = kind
     return found
@@ -139,10 +139,102 @@ def refusal(
     reasons = re.findall(r"(?:NumbaTypeError|TypingError): (.+)", message)
     calls = [call for call in calls if "<unknown" not in call]
     lines = [line for line in message.splitlines() if not line.startswith("Failed in")]
-    what = [f"there is no {call}" for call in calls[:1]] or lines[:1]
+    what = [_missing(call) for call in calls[:1]] or lines[:1]
     what += [reason for reason in reasons[-1:] if reason not in what]
-    text = "; ".join(what)
+    text = re.sub(r"( with \d+ indices): .*", r"\1", "; ".join(what))
+    text = re.sub(r", defined at <\w+> \(\d+\)", "", in_words(text))
+    return kernel.error(line, f"Numba cannot type it: {text}")
+
+
+def raised(kernel: Kernel, error: Exception) -> ir.KernelError:
+    """The error to raise where the machine code of the kernel raises one of Python's.
+
+    It does not tell where. The line is the only one that can have raised it, if there
+    is just one, else the kernel's.
+    """
+    nodes: list[Any] = [n for stmt in kernel.body for n in ast.walk(stmt)]
+    steps: list[ast.expr | None] = []
+    match str(error).split():
+        case ["range()", *_]:
+            calls = [n for n in nodes if ir.called(ast.Expr(n)) == "range"]
+            steps = [n.args[2] for n in calls if len(n.args) == 3]
+        case ["slice", *_]:
+            steps = [n.step for n in nodes if isinstance(n, ast.Slice)]
+    may_be_zero = [s for s in steps if s and getattr(s, "value", 0) == 0]
+    can = [s.lineno for s in may_be_zero]
+    line = can[0] if len(set(can)) == 1 else kernel.line
+    ended = kernel.error(line, f"{type(error).__name__}: {error}", "raised")
+    ended.raises = type(error), error.args
+    return ended
+
+
+_CHANGES = {  # operators by Numba's names of them, which have one with `=`, too
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+    "matmul": "@",
+    "lshift": "<<",
+    "rshift": ">>",
+    "and_": "&",
+    "or_": "|",
+    "xor": "^",
+}
+_COMPARES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_FORMS = {n: f"x {sign} y" for n, sign in (_CHANGES | _COMPARES).items()}
+_FORMS |= {f"i{n.rstrip('_')}": f"x {sign}= y" for n, sign in _CHANGES.items()}
+_FORMS |= {"contains": "y in x", "getitem": "x[y]", "setitem": "x[y] = z"}
+_FORMS |= {"neg": "-x", "pos": "+x", "invert": "~x"}
+
+
+def _missing(call: str) -> str:
+    """What there is not, if no function has the call's types of arguments.
+
+    >>> _missing("setitem(array(float32, 1d, C), int64, none)")
+    'there is no x[y] = z, where x is array(float32, 1d, C), y is int64, z is none'
+    """
+    called, _, given = call.removesuffix(")").partition("(")
+    parts, depth = [""], 0
+    for letter in given:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    form = _FORMS.get(called)
+    if form is None:
+        return f"there is no {call}"
+    known = zip("xyz", parts, strict=False)
+    return f"there is no {form}, where " + ", ".join(
+        f"{v} is {kind.strip()}" for v, kind in known
+    )
+
+
+def in_words(text: str) -> str:
+    """A text in which the names of Numba's types are said in words.
+
+    >>> in_words("readonly array(float32, 3d, A)")
+    'an array of 3 dimensions, float32'
+    >>> in_words("UniTuple(int64 x 2) and Literal[int](3)")
+    'a tuple of 2 values and 3'
+    """
+    text = re.sub(r"Literal\[str\]\((.*?)\)", r"'\1'", text)
     text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", text)
     text = re.sub(r"Module\(<module '(\w+)'.*?>\)", r"\1", text)
-    text = re.sub(r", defined at <\w+> \(\d+\)", "", text)
-    return kernel.error(line, f"Numba cannot type it: {text}")
+    inside = r"\((?:[^()]|\([^()]*\))*\)"  # what parentheses hold
+    text = re.sub(rf"array\(Record{inside}", "array(records", text)
+    text = re.sub(rf"Record{inside}", "a record", text)
+
+    def array(found: re.Match[str]) -> str:
+        kind, n = found.groups()
+        return f"an array of {n} dimension{'s' * (n != '1')}, {kind}"
+
+    text = re.sub(
+        r"(?:unaligned |readonly )*array\(([\w ]+), (\d+)d, [^()]*\)", array, text
+    )
+    text = re.sub(r"UniTuple\([^()]*? x (\d+)\)", r"a tuple of \1 values", text)
+    text = re.sub(rf"Tuple{inside}", "a tuple", text)
+    return re.sub(r"\bnone\b", "None", re.sub(r"\bunicode_type\b", "a text", text))

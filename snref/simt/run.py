@@ -23,7 +23,7 @@ from snref.simt import cache, ir
 from snref.simt.emit import emit
 from snref.simt.front import front, python_function
 from snref.simt.indices import indices
-from snref.simt.infer import infer, refusal
+from snref.simt.infer import infer, raised, refusal
 from snref.simt.ir import Kernel, Source, listing, located
 from snref.simt.limits import LIMITS, SHARED, Three, within_limits
 from snref.simt.lockstep import lockstep
@@ -252,8 +252,8 @@ class Module:
         given = (*arguments, *self.constants, arena, *more)
         try:
             status = self.code(first, last, *grid, *given)
-        except ValueError as e:  # arrays of sizes that do not fit each other
-            raise located(*self.place, str(e), "raised") from None
+        except (ArithmeticError, LookupError, ValueError) as e:
+            raise raised(self.read(), e) from None
         if status:
             site, thread, block = ir.came_to(status)
             ended = self.stages()["lockstep"].sites[site]
@@ -402,12 +402,14 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
     for i, argument in enumerate(arguments, 1):
         try:
             if isinstance(argument, (list, set, dict)):
-                name = type(argument).__name__
-                raise TypeError(
-                    f"a {name} is no argument of a kernel: make it an array"
-                )
+                raise ValueError("Numba has types for them that run on no GPU")
             kind = numba.typeof(argument)
-        except (TypeError, ValueError, numba.errors.NumbaError) as e:
+        except ValueError:
+            what = f"a value of class {type(argument).__name__}"
+            problem = f"argument {i}: {what} is no argument of a kernel: make it an "
+            problem += "array, a number or a tuple"
+            raise located(*_place(function), problem) from None
+        except (TypeError, numba.errors.NumbaError) as e:
             problem = f"argument {i}: {e}"
             raise located(*_place(function), problem) from None
         types.append(kind)

@@ -32,6 +32,8 @@ def wrap(i, n):
 
 @overload(wrap)
 def _wrap(i, n):
+    if isinstance(i, types.Array):  # without dimensions: the number in it
+        return lambda i, n: wrap(i[()], n)
     if getattr(types.unliteral(i), "signed", True):
         return lambda i, n: i + n if i < 0 else i
     return lambda i, n: i

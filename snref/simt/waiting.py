@@ -18,7 +18,8 @@ next one reads, no other thread ever will, and the loop goes on for ever:
 
 `count` does not count: the loop does not depend on it. Looked at are loops with atomics
 and loops that no thread can end by itself, as `while flag[0] == 0: pass`. A store is
-taken for a change, whatever it stores. Loops with a barrier inside are not looked at.
+taken for a change, whatever it stores. `while True` without a way out ends the launch,
+too, whatever it changes. Loops with a barrier inside are not looked at.
 """
 
 from __future__ import annotations
@@ -104,12 +105,13 @@ class _Ends:
         # no thread ends a pure loop by itself
         once = bool(stmt.body) and isinstance(stmt.body[-1], ast.Break)
         pure = not (once or variables or any(map(_is_store, ast.walk(stmt))))
-        if ir.synchronises(stmt) or not (ir.atomic(stmt) or pure):
+        endless = _is_endless(stmt)
+        if ir.synchronises(stmt) or not (ir.atomic(stmt) or pure or endless):
             before, new.test = _moves(around, line), stmt.test
             new.body = self.block(stmt.body, around)
             return [*(before if ir.atomic(stmt.test) else []), new]
         wait = _Wait(self.fresh("moved"), variables)
-        inside = (*around, wait)
+        inside = around if endless else (*around, wait)
         head = ir.source_line(self.kernel.sources, line).strip()
         problem = (
             f"'{head}' goes on for ever: a round changed nothing that the next one "
@@ -117,6 +119,8 @@ class _Ends:
             "blocks to their end, so none that comes later can end the wait. On a GPU, "
             "too, a block may not start before others have ended"
         )
+        if endless:
+            problem = f"'{head}' goes on for ever: no break, return or raise ends it"
         self.sites.append(self.kernel.error(line, problem, "endless-wait"))
         ended = ir.ending(len(self.sites) - 1)
         idle = ast.UnaryOp(ast.Not(), name(wait.moved))
@@ -194,6 +198,17 @@ def _is_store(node: ast.AST) -> bool:
     """Does it store to memory (other than by an atomic operation)?"""
     left = ir.target(node) if isinstance(node, ast.stmt) else None
     return left is not None and not isinstance(left, ast.Name)
+
+
+def _is_endless(loop: ast.While) -> bool:
+    """Is it `while True` with nothing inside that ends it?"""
+    if not isinstance(loop.test, ast.Constant) or not loop.test.value:
+        return False
+    inside = [n for s in loop.body for n in ast.walk(s)]
+    loops = [n for n in inside if isinstance(n, ir.LOOPS)]
+    of_others = {n for other in loops for n in ast.walk(other)}
+    breaks = {n for n in inside if isinstance(n, ast.Break)} - of_others
+    return not breaks and not any(isinstance(n, ast.Return) for n in inside)
 
 
 def _handed_on(loop: ast.While) -> frozenset[str]:

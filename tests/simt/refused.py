@@ -180,6 +180,65 @@ def too_many_arguments(a):
     a[0] = digits(1, 2)  # refused
 
 
+@cuda.jit(device=True)
+def with_keywords(a, n=3, *, m):
+    return a + n + m
+
+
+@cuda.jit
+def too_many_by_place(a):
+    a[0] = with_keywords(1, 2, 3)  # refused
+
+
+@cuda.jit
+def argument_left_out(a):
+    a[0] = with_keywords(1)  # refused
+
+
+@cuda.jit
+def argument_of_no_parameter(a):
+    a[0] = with_keywords(1, m=2, k=3)  # refused
+
+
+@cuda.jit
+def argument_given_twice(a):
+    a[0] = with_keywords(1, a=2, m=3)  # refused
+
+
+@cuda.jit
+def print_with_options(a):
+    print(a[0], sep=",")  # refused
+
+
+@cuda.jit
+def lambda_as_a_value(a):
+    a[0] = lambda: 1  # refused
+
+
+@cuda.jit
+def element_deleted(a):
+    del a[0]  # refused
+
+
+@cuda.jit
+def steps_of_zero(a):
+    for i in range(3):
+        a[i] = 1
+    for i in range(0, 3, a.size - 64):  # refused
+        a[i] = 1
+
+
+@cuda.jit
+def slice_with_steps_of_zero(a):
+    b = a[1:3]
+    b[0] = a[0 : 4 : a.size - 64][0]  # refused
+
+
+@cuda.jit
+def array_as_a_condition(a):  # refused
+    a[0] = 1 if a else 2
+
+
 @cuda.jit
 def name_that_cuda_lacks(a):
     cuda.syncblocks()  # refused
@@ -258,8 +317,8 @@ UNSEEN = {
 CASES = {
     exception: "try",
     context: "with",
-    imports: "import before it",
-    comprehension: "ListComp",
+    imports: "write the import before the kernel",
+    comprehension: "a list comprehension is not supported in a kernel: write a loop",
     dictionary: "names",
     loop_over_a_dictionary: "",
     method_of_a_number: "Unknown attribute 'copy_to_host' of type int64",
@@ -267,7 +326,7 @@ CASES = {
     barrier_that_is_not_called: "write cuda.syncthreads()",
     pattern_of_a_sequence: "a pattern is a number",
     more_variables_than_values: "3 variables for 2 values",
-    too_many_indices: "cannot index array(float32, 1d, C) with 2 indices",
+    too_many_indices: "cannot index an array of 1 dimension, float32 with 2 indices",
     lambda_with_options: "**x",
     unknown_name: "name nothing is not defined",
     host_function: "np.linalg.norm",
@@ -275,14 +334,24 @@ CASES = {
     type_of_an_array_unknown: "kind is no type",
     too_few_arguments_of_cuda: "takes 3 arguments, not 2",
     argument_of_cuda_by_name: "one by one, in order",
-    too_many_arguments: "digits takes 1 arguments",
+    too_many_arguments: "digits takes 1 argument, not 2",
+    too_many_by_place: "with_keywords takes 2 arguments by place, not 3",
+    argument_left_out: "with_keywords is not given m",
+    argument_of_no_parameter: "with_keywords has no parameter k",
+    argument_given_twice: "with_keywords is given a twice",
+    print_with_options: "print takes no sep=",
+    lambda_as_a_value: "a lambda as a value is not supported in a kernel",
+    element_deleted: "del of an element is not supported in a kernel",
+    steps_of_zero: "ValueError: range() arg 3 must not be zero",
+    slice_with_steps_of_zero: "ValueError: slice step cannot be zero",
+    array_as_a_condition: "ValueError: The truth value of an array",
     name_that_cuda_lacks: "cuda has no syncblocks",
     index_of_cuda_as_a_number: "write cuda.threadIdx.x",
     shape_from_the_array_itself: "must be constant",
     local_array_of_a_negative_size: "whole numbers >= 0",
     local_array_above_the_limit: "512 KiB",
     result: "returns nothing",
-    text_added_to_a_number: "there is no add(float32, one)",
+    text_added_to_a_number: "there is no x + y, where x is float32, y is 'one'",
     reserved_name: "choose another",
     named_like_an_index_of_cuda: "choose another",
     name_of_a_slot: "choose another name",

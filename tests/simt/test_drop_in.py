@@ -704,6 +704,36 @@ def test_without_debug_and_with_fastmath_a_division_by_zero_goes_on():
             assert out[0] == np.inf
 
 
+def test_what_numba_has_no_bytecode_for_is_refused_at_its_line(tmp_path):
+    path = tmp_path / "inside.py"
+    path.write_text(
+        "from numba import cuda\n"
+        "@cuda.jit\n"
+        "def kernel(x):\n"
+        "    import math\n"
+        "    x[0] = math.pi\n"
+    )
+    with installed():
+        kernel = runpy.run_path(str(path))["kernel"]
+        with pytest.raises(simt.KernelError) as caught:
+            kernel[1, 1](np.zeros(1))
+    said = "inside.py:4: kernel: import is not supported in a kernel: write the import"
+    assert str(caught.value) == f"{said} before the kernel"
+
+
+def test_arguments_that_do_not_fit_are_told_in_words():
+    with installed():
+
+        @cuda.jit("void(float32[:,:,:], int32)")
+        def put(x, n):
+            x[0, 0, 0] = n
+
+        given = "type\\(s\\) an array of 1 dimension, float64; float64"
+        wanted = "declared for an array of 3 dimensions, float32; int32"
+        with pytest.raises(TypeError, match=f"{given}. It was {wanted}"):
+            put[1, 1](np.zeros(3), 2.5)
+
+
 def test_memory_of_others_is_refused():
     interface = {"shape": (3,), "typestr": "<f8", "data": (4096, False), "version": 3}
     elsewhere = SimpleNamespace(__cuda_array_interface__=interface)

@@ -435,7 +435,20 @@ def types_by_other_names(a):
     a[0], a[1], a[2] = s[0], r[0], w[0]
 
 
+@cuda.jit
+def dots_for_the_other_indices(a):
+    s = cuda.local.array((2, 3), float32)
+    s[...] = 1
+    s[..., 2] = 5
+    s[1, ...] = 7
+    s[0, 1, ...] = 8
+    a[0], a[1], a[2] = s[..., 2][0], s[0, ...][0], s[1, 1]
+    for x in s[..., 1]:
+        a[3] += x
+
+
 SPOKEN = [
+    dots_for_the_other_indices,
     default_and_keyword_arguments,
     any_number_of_arguments,
     functions_as_arguments,
@@ -455,6 +468,19 @@ def test_a_kernel_says_what_python_says(kernel):
     simt.compile(kernel)[1, 1](compiled)
     simt.debug(kernel)[1, 1](python)
     np.testing.assert_array_equal(compiled, python)
+
+
+@cuda.jit
+def at(a, i):
+    a[i] = a[i + 1] + 1
+
+
+def test_an_array_without_dimensions_is_an_index():
+    a = np.arange(3.0)
+    simt.compile(at)[1, 1](a, np.array(1))
+    assert a.tolist() == [0, 3, 2]
+    simt.compile(at)[1, 1](a, np.array(-2))
+    assert a.tolist() == [0, 3, 2]
 
 
 @cuda.jit

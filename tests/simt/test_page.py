@@ -13,6 +13,7 @@ import pytest
 
 from snref import simt
 from snref.simt import checker
+from snref.simt.front.unsupported import unsupported
 
 PAGE = Path(checker.__file__).with_name("README.md").read_text(encoding="utf-8")
 EXAMPLE, STAGES = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
@@ -98,6 +99,19 @@ def test_what_the_table_says_is_refused_at_its_line(tmp_path, statements):
     found = int(re.match(r"module\.py:(\d+): kernel: ", str(caught.value))[1])
     first = line - 1 if "return" in statements else line  # of the whole kernel: its def
     assert first <= found < line + len(statements.splitlines())
+
+
+def test_a_message_says_what_the_table_says_to_write():
+    rows = [row.strip("| ").split(" | ") for row in TABLE.splitlines()[2:]]
+    said = {
+        type(node).__name__: unsupported(node).partition(": write ")[2]
+        for statements in REFUSED
+        for node in ast.walk(ast.parse(statements))
+        if isinstance(node, (ast.stmt, ast.expr))
+    }
+    written = {instead.replace("`", "") for _, instead in rows}
+    assert {text for text in said.values() if text} <= written
+    assert sum(map(bool, said.values())) >= 18
 
 
 def test_every_kind_of_statement_and_expression_runs_or_is_in_the_table(tmp_path):

@@ -18,7 +18,12 @@ import numba
 import numpy as np
 from numba import cuda
 from numba.core import config, sigutils, types
-from numba.core.errors import NumbaError, NumbaPerformanceWarning, TypingError
+from numba.core.errors import (
+    NumbaError,
+    NumbaPerformanceWarning,
+    TypingError,
+    UnsupportedBytecodeError,
+)
 from numba.core.registry import cpu_target
 from numba.core.serialize import ReduceMixin
 from numba.cuda.args import ArgHint, In
@@ -28,6 +33,7 @@ from numba.cuda.errors import normalize_kernel_dimensions
 from numba.np import numpy_support
 
 from snref.simt import KernelError
+from snref.simt.infer import in_words
 from snref.simt.limits import within_limits
 from snref.simt.run import kind_of
 
@@ -169,6 +175,8 @@ class Kernel(ReduceMixin):  # type: ignore[misc]
             _ = self.type_annotation
         except NumbaError as error:
             raise Untyped(refusal, error) from None
+        except UnsupportedBytecodeError:  # which tells of no line
+            raise refusal from None
 
     def _reduce_states(self) -> dict[str, Any]:
         """What a copy of the kernel in another process is made from."""
@@ -214,10 +222,11 @@ def kernels(run: Compiler) -> type[Kernel]:
 
 
 def _no_match(kernel: Kernel, args: Sequence[Any]) -> TypeError:
-    given = ", ".join(str(numba.typeof(on_host(a))) for a in args)
+    given = "; ".join(in_words(str(numba.typeof(on_host(a)))) for a in args)
+    wanted = "; ".join(in_words(str(kind)) for kind in kernel.argument_types)
     return TypeError(
         f"{user_line()}: {kernel.entry_name}: No matching definition for argument "
-        f"type(s) {given}: it was declared for {kernel.argument_types}"
+        f"type(s) {given}. It was declared for {wanted}"
     )
 
 

@@ -55,8 +55,12 @@ class Calls(Arrays):
         if is_device_function(function):
             signatures = getattr(function, "cuda_signatures", ())
             return self.inline(python_function(function), None, node, signatures)
-        if function is print and any(isinstance(a, ast.JoinedStr) for a in node.args):
-            return self.formatted(node)
+        if function is print:
+            if node.keywords:
+                named = f"{node.keywords[0].arg or '**'}="
+                raise self.fail(node, f"print takes no {named} in a kernel")
+            if any(isinstance(a, ast.JoinedStr) for a in node.args):
+                return self.formatted(node)
         given = self.spread(node)
         args = self.sequence([e for _, e in given[: len(given) - len(node.keywords)]])
         parts = self.parts(args[0]) if function is len and len(args) == 1 else None
@@ -112,8 +116,6 @@ class Calls(Arrays):
             return "{}"
 
         form = ast.Constant(" ".join(map(text, node.args)))
-        if node.keywords:
-            raise self.fail(node, "print takes no keywords in a kernel")
         given = ast.Tuple(self.sequence(values), ast.Load())
         return ir.call(self.unit.needs("say"), form, given)
 

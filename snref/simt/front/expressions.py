@@ -17,6 +17,7 @@ from snref.simt import ir
 from snref.simt.front import vectors, views
 from snref.simt.front.scope import Scope
 from snref.simt.front.unit import Unit
+from snref.simt.front.unsupported import unsupported
 from snref.simt.ir import assign, at, name
 
 DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
@@ -67,6 +68,7 @@ class Expressions(Scope):
                 return self.value(node) or node
             case ast.Subscript(value, index, ctx):
                 base, place = self.sequence([value, index])
+                place = self.without_dots(base, place)
                 parts = self.parts(base)
                 if parts and isinstance(place, ast.Constant):
                     return self.part(parts, place.value, node)
@@ -75,7 +77,18 @@ class Expressions(Scope):
                 return views.element(base, place, ctx, self.unit.views)
             case _ if isinstance(node, _OPERATORS):
                 return _fold(self.divided(self.by_value(node, self.generic(node))))
-        raise self.fail(node, f"{type(node).__name__} is not supported in a kernel")
+        raise self.fail(node, unsupported(node))
+
+    def without_dots(self, base: ast.expr, place: ast.expr) -> ast.expr:
+        """`a[..., 1]` as `a[:, :, 1]`, if it is known how many indices `a` has."""
+        indices = place.elts if isinstance(place, ast.Tuple) else [place]
+        dots = [i for i, e in enumerate(indices) if _is_dots(e)]
+        ndim = self.unit.ndim.get(base.id) if isinstance(base, ast.Name) else None
+        if len(dots) != 1 or ndim is None:
+            return place
+        whole = [ast.Slice() for _ in range(ndim + 1 - len(indices))]
+        every = [*indices[: dots[0]], *whole, *indices[dots[0] + 1 :]]
+        return every[0] if len(every) == 1 else ast.Tuple(every, ast.Load())
 
     def by_value(self, source: ast.expr, node: ast.expr) -> ast.expr:
         """`x is 3` compares numbers, which have no identity in a kernel."""
@@ -295,6 +308,10 @@ class Expressions(Scope):
         if self.object(node.value) is not None:
             raise self.fail(node, f"{ast.unparse(node.value)} has no {node.attr}")
         return self.expr(node.value)
+
+
+def _is_dots(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 def _fold(node: ast.expr) -> ast.expr:

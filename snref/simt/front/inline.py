@@ -85,16 +85,30 @@ class Function(Statements):
         values = self.sequence([e for _, e in numbers])
         bound = dict(zip((p for p, _ in numbers), values, strict=True))
         defaults = inner.defaults()
-        lacks = [p for p in inner.params if p not in {*taken, *defaults}]
-        known = {*inner.params, *(p for p in taken if p.isdigit() and inner.rest)}
-        if lacks or taken.keys() - known or max(taken.values(), default=1) > 1:
-            problem = f"{inner.tree.name} takes {len(inner.params)} arguments"
-            missing = f", {', '.join(lacks)} missing" if lacks else ""
-            raise self.fail(node, problem + missing)
+        problem = inner.misfit(taken, set(defaults))
+        if problem:
+            raise self.fail(node, problem)
         for p in defaults.keys() - taken.keys():
             if not inner.is_function(p, defaults[p]):
                 bound[p] = self.default(inner, p, defaults[p])
         return bound
+
+    def misfit(self, given: Counter[str], defaults: set[str]) -> str:
+        """What is wrong with a call that gives these parameters, and more by place."""
+        called, most = self.tree.name, len(self.by_place)
+        places = sum(p.isdigit() for p in given)
+        lacks = [p for p in self.params if p not in given.keys() | defaults]
+        unknown = [p for p in given if p not in self.params and not p.isdigit()]
+        twice = [p for p, n in given.items() if n > 1]
+        if places and not self.rest:
+            number = f"{most} argument{'s' * (most != 1)}"
+            more = " by place" if len(self.params) > most else ""
+            return f"{called} takes {number}{more}, not {most + places}"
+        if unknown:
+            return f"{called} has no parameter {unknown[0]}"
+        if twice:
+            return f"{called} is given {twice[0]} twice"
+        return f"{called} is not given {', '.join(lacks)}" if lacks else ""
 
     def default(self, inner: Function, p: str, value: Any) -> ast.expr:
         if isinstance(value, ast.expr):

@@ -19,6 +19,7 @@ from snref.simt.front import records, vectors, views
 from snref.simt.front.calls import Calls
 from snref.simt.front.expressions import DIVISIONS
 from snref.simt.front.returns import for_those_who_stay, unmarked
+from snref.simt.front.unsupported import unsupported
 from snref.simt.ir import assign, at, expression, name
 
 
@@ -99,11 +100,7 @@ class Statements(Calls):
                 always = ast.Constant(True)
                 whole = [*needed, at(leave, line), *inside]
                 return [at(ast.While(always, whole, []), line)]
-            case ast.Import() | ast.ImportFrom():
-                problem = "import is not supported in a kernel: import before it"
-                raise self.fail(stmt, problem)
-        what = type(stmt).__name__.lower()
-        raise self.fail(stmt, f"{what} is not supported in a kernel")
+        raise self.fail(stmt, unsupported(stmt))
 
     def computed_once(self, place: ast.expr, line: int) -> ast.expr:
         """The index of an element that is read and written, evaluated before both.
