@@ -163,7 +163,7 @@ def raised(kernel: Kernel, error: Exception) -> ir.KernelError:
     may_be_zero = [s for s in steps if s and getattr(s, "value", 0) == 0]
     can = [s.lineno for s in may_be_zero]
     line = can[0] if len(set(can)) == 1 else kernel.line
-    ended = kernel.error(line, f"{type(error).__name__}: {error}", "raised")
+    ended = kernel.error(line, str(error), "raised")
     ended.raises = type(error), error.args
     return ended
 

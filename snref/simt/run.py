@@ -405,9 +405,9 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
                 raise ValueError("Numba has types for them that run on no GPU")
             kind = numba.typeof(argument)
         except ValueError:
-            what = f"a value of class {type(argument).__name__}"
-            problem = f"argument {i}: {what} is no argument of a kernel: make it an "
-            problem += "array, a number or a tuple"
+            kind = type(argument).__name__
+            problem = f"argument {i}: a{'n' * (kind[0] in 'aeiou')} {kind} is no "
+            problem += "argument of a kernel: make it an array, a number or a tuple"
             raise located(*_place(function), problem) from None
         except (TypeError, numba.errors.NumbaError) as e:
             problem = f"argument {i}: {e}"

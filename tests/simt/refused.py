@@ -269,24 +269,8 @@ def named_like_an_index_of_cuda(a):  # refused
 
 
 @cuda.jit
-def row_at_once(a, b):
-    a[cuda.threadIdx.x] = b[cuda.threadIdx.x]  # refused
-
-
-@cuda.jit
-def indices_in_a_tuple(a, b):
-    p = cuda.threadIdx.x, 0
-    a[p] = b[0, 0]  # refused
-
-
-@cuda.jit
 def whole_array_changed(a, b):
     a += b  # refused
-
-
-@cuda.jit
-def arithmetic_of_a_whole_array(a, b):
-    a[0, 0] = (b + 1)[0, 0]  # refused
 
 
 @cuda.jit
@@ -306,12 +290,9 @@ def one_of_two_arrays(a, b):
 
 # In check mode and the profile every access is looked at, an element at a time.
 UNSEEN = {
-    row_at_once: "is not one element",
-    indices_in_a_tuple: "is not one element",
-    whole_array_changed: "a is a whole array",
-    arithmetic_of_a_whole_array: "b is a whole array",
+    whole_array_changed: "a stands for a part of an array, and not always for the same",
     arrays_that_change_places: "index",
-    one_of_two_arrays: "x is not always",
+    one_of_two_arrays: "x stands for a part of an array, and not always for the same",
 }
 
 CASES = {
@@ -342,9 +323,9 @@ CASES = {
     print_with_options: "print takes no sep=",
     lambda_as_a_value: "a lambda as a value is not supported in a kernel",
     element_deleted: "del of an element is not supported in a kernel",
-    steps_of_zero: "ValueError: range() arg 3 must not be zero",
-    slice_with_steps_of_zero: "ValueError: slice step cannot be zero",
-    array_as_a_condition: "ValueError: The truth value of an array",
+    steps_of_zero: "range() arg 3 must not be zero",
+    slice_with_steps_of_zero: "slice step cannot be zero",
+    array_as_a_condition: "The truth value of an array",
     name_that_cuda_lacks: "cuda has no syncblocks",
     index_of_cuda_as_a_number: "write cuda.threadIdx.x",
     shape_from_the_array_itself: "must be constant",

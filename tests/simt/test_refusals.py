@@ -64,10 +64,10 @@ def test_an_array_of_a_type_without_code_is_named(run):
 
 
 @pytest.mark.parametrize(
-    ("given", "what"), [(object(), "object"), ({1: 2}, "dict"), ([1, 2], "list")]
+    ("given", "what"), [(object(), "an object"), ({1: 2}, "a dict"), ([1, 2], "a list")]
 )
 def test_an_argument_that_no_kernel_takes_is_named(given, what):
-    named = rf"plain: argument 1: a value of class {what} is no argument of a kernel"
+    named = rf"plain: argument 1: {what} is no argument of a kernel"
     with pytest.raises(simt.KernelError, match=named):
         simt.compile(plain)[1, 1](given)
 
