@@ -38,6 +38,7 @@ Between the first two, `waiting` gives an end to loops that wait for ever.
     ahead        kernels compiled on other cores before their first launch
     limits       what a launch may be on every GPU
     runtime      what the generated text calls: arrays in a frame, atomics, shuffles
+    libdevice    the functions of `numba.cuda.libdevice`
     half         float16, which Numba has for GPUs only
     elementary   exp, log and integer division for many threads at once
     lanes        the promise to LLVM that the threads of a run are independent

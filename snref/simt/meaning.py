@@ -14,7 +14,7 @@ from numba import cuda, njit
 from numba.core.types import Type
 from numba.np.numpy_support import as_dtype
 
-from snref.simt import half, runtime
+from snref.simt import half, libdevice, runtime
 from snref.simt.front.vectors import layout
 from snref.simt.front.warps import ATOMICS, HALF, PLAIN
 
@@ -28,6 +28,8 @@ def index(number, size):
 
 
 _KNOWN = {id(getattr(cuda, n)): n for n in dir(cuda)}
+_LIBDEVICE = {f"libdevice.{n}": f for n, f in libdevice.FUNCTIONS.items()}
+_KNOWN |= {id(getattr(cuda.libdevice, n[10:])): n for n in _LIBDEVICE}
 
 
 def with_names(function, thread, grid, block):
@@ -167,6 +169,8 @@ def names_of(thread, grid, block):
         "nanosleep": let_others_run,
         "cg": SimpleNamespace(this_grid=lambda: SimpleNamespace(sync=sync_grid)),
         "fp16": SimpleNamespace(**{n: getattr(half, n).py_func for n in HALF}),
+        "libdevice": SimpleNamespace(**libdevice.FUNCTIONS),
+        **_LIBDEVICE,
         "selp": lambda choice, a, b: a if choice else b,
         **{n: _compiled(n) for n in PLAIN},
         **_VECTORS,

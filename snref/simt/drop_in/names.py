@@ -61,7 +61,8 @@ match_any_sync match_all_sync lanemask_lt; runs;
 shfl_sync_intrinsic vote_sync_intrinsic; refused; by the compiler of kernels: use \
 shfl_sync, all_sync ... which are made of them
 fp16; runs; float16 rounds after every operation, as on a GPU
-libdevice; refused; by the compiler of kernels: use the functions of `math`
+libdevice; differs; the functions of numbers that `math` has, too, `fast_sinf` ..., \
+`sincos`, `frexp`, `rsqrt` and `sad`; the compiler of kernels refuses the others
 ## Vector types
 {vectors}; runs; in kernels: a variable for each component
 ## Compiling for GPUs

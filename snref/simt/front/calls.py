@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from snref.simt import ir
+from snref.simt import ir, libdevice
 from snref.simt.front import vectors, views, warps
 from snref.simt.front.arrays import Arrays
 from snref.simt.front.scope import Scope, is_device_function, python_function
@@ -195,6 +195,11 @@ class Calls(Arrays):
             return ir.call(unit.needs(called), *args)
         if called.startswith("fp16.") and called[5:] in warps.HALF:
             return ir.call(unit.needs(called[5:], "half"), *args)
+        if called.startswith("libdevice.") and called[10:] in libdevice.NUMBERS:
+            new = f"_nv_{called[10:]}"
+            made = f"{new} = FUNCTIONS[{called[10:]!r}]"
+            unit.imports[new] = f"from snref.simt.libdevice import FUNCTIONS\n{made}"
+            return ir.call(new, *args)
         lowered = warps.lower(called, args, unit.fresh, unit.block)
         if lowered is None:
             problem = f"cuda.{called} is not supported by the compiled CPU device"
@@ -243,7 +248,8 @@ class Calls(Arrays):
             return
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self.fail(node, f"{what} takes its arguments one by one, in order")
-        for names, most in warps.ARGUMENTS.items():
+        of_libdevice = {(f"libdevice.{n}",): k for n, k in libdevice.NUMBERS.items()}
+        for names, most in (warps.ARGUMENTS | of_libdevice).items():
             least = 0 if called == "syncwarp" else most
             if called in names and not least <= len(node.args) <= most:
                 number = f"{most} argument{'s' * (most != 1)}"

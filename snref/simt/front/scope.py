@@ -49,9 +49,10 @@ def _cuda_names() -> dict[int, str]:
 
     Looked up by object: a kernel may have written `from numba.cuda import grid as g`.
     """
+    import_module("numba.cuda.libdevice")
     with suppress(ImportError):  # numba-cuda has a module where Numba has a class
         import_module("numba.cuda.fp16")
-    spaces = ("atomic", "shared", "local", "const", "libdevice", "cg", "fp16")
+    spaces = ("atomic", "shared", "local", "const", "cg", "fp16")
     known: dict[int, str] = {}
     for space in ("", *spaces):
         inside = getattr(cuda, space, None) if space else cuda
@@ -60,7 +61,9 @@ def _cuda_names() -> dict[int, str]:
                 getattr(inside, n), (ModuleType, int, str, numba.types.Type)
             ):
                 known.setdefault(id(getattr(inside, n)), f"{space}.{n}" if space else n)
-    return known
+    stubs = vars(cuda.libdevice).items()
+    functions = {n: f for n, f in stubs if isinstance(f, FunctionType)}
+    return known | {id(f): f"libdevice.{n}" for n, f in functions.items()}
 
 
 _CUDA = _cuda_names()
