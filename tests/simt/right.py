@@ -188,52 +188,6 @@ def scan_in_two_halves(a, out):
 
 
 @cuda.jit
-def sorted_by_odd_and_even(a, out):
-    s = cuda.shared.array(N, float64)
-    t = cuda.threadIdx.x
-    s[t] = a[t] * 29 % 31
-    cuda.syncthreads()
-    for k in range(N):
-        if t % 2 == k % 2 and t + 1 < N and s[t] > s[t + 1]:
-            s[t], s[t + 1] = s[t + 1], s[t]
-        cuda.syncthreads()
-    out[t] = s[t]
-
-
-@cuda.jit
-def sorted_by_pairs(a, out):
-    """Bitonic sort: of two partners the lower one exchanges."""
-    s = cuda.shared.array(N, float64)
-    t = cuda.threadIdx.x
-    s[t] = a[t] * 29 % 31
-    cuda.syncthreads()
-    k = 2
-    while k <= N:
-        j = k // 2
-        while j > 0:
-            other = t ^ j
-            if other > t and (s[t] > s[other]) == ((t & k) == 0):
-                s[t], s[other] = s[other], s[t]
-            cuda.syncthreads()
-            j //= 2
-        k *= 2
-    out[t] = s[t]
-
-
-@cuda.jit
-def bins_in_shared_memory(a, out):
-    bins = cuda.shared.array(10, int32)
-    t = cuda.threadIdx.x
-    if t < 10:
-        bins[t] = 0
-    cuda.syncthreads()
-    cuda.atomic.add(bins, int(a[cuda.grid(1)]) % 10, 1)
-    cuda.syncthreads()
-    if t < 10:
-        cuda.atomic.add(out, t, bins[t])
-
-
-@cuda.jit
 def tile_turned(a, out):
     tile = cuda.shared.array((8, 9), float64)
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
@@ -472,9 +426,6 @@ CASES = {
     given_by_every_path: (1, N),
     sums_one_after_another: (2, 32),
     scan_in_two_halves: (1, 33),
-    sorted_by_odd_and_even: (1, N),
-    sorted_by_pairs: (1, N),
-    bins_in_shared_memory: (2, 32),
     tile_turned: (1, (8, 8)),
     block_in_three_dimensions: (1, (3, 2, 4)),
     neighbours_behind_a_guard: (2, 32),
@@ -497,9 +448,6 @@ CASES = {
 VARIANTS = {
     doubled_until_all_are_large,
     scan_in_two_halves,
-    sorted_by_odd_and_even,
-    sorted_by_pairs,
-    bins_in_shared_memory,
     tile_turned,
     block_in_three_dimensions,
     neighbours_behind_a_guard,
@@ -1023,7 +971,21 @@ CASES |= {
 }
 
 VARIANTS |= {
-    spin_lock,
+    neighbours_in_a_ring,
+    shuffles_of_the_first_warp,
+    sums_one_after_another,
+    last_warp_is_not_full,
+    pairs_of_the_block,
+    turned_in_place,
+    any_number_summed,
+    same_minimum_from_every_thread,
+    stencil_with_a_halo,
+    functions_within,
+    scan_up_and_down,
+    buffers_that_change_places,
+    kept_by_ballot,
+    bitonic_sort,
+    divisors_by_recursion,
     those_in_the_loop,
     row_of_each_warp,
     idle_threads_return,

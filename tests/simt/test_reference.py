@@ -15,19 +15,7 @@ from numba.cuda import grid as place_in_grid
 from snref import simt
 from snref.simt.limits import THREADS
 
-from . import right
-
 FACTOR = 3
-
-
-@pytest.mark.parametrize("kernel", right.CASES, ids=lambda k: k.py_func.__name__)
-def test_a_right_kernel_gives_the_compiled_result(kernel):
-    grid, block = right.CASES[kernel]
-    a, out = right.arguments()
-    simt.debug(kernel)[grid, block](a, out)
-    compiled = right.arguments()
-    simt.compile(kernel)[grid, block](*compiled)
-    np.testing.assert_array_equal(out, compiled[1])
 
 
 def line_of(kernel, text):

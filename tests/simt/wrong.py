@@ -717,6 +717,18 @@ CASES = {
 
 # Kernels that make the mistake of another one in other surroundings.
 VARIANTS = {
+    two_warps_with_a_barrier_each,
+    atomic_after_a_plain_write,
+    atomics_of_two_threads_and_a_read,
+    swapped_and_written,
+    off_by_one,
+    race_through_a_device_function,
+    two_warps_without_a_barrier,
+    last_warp_without_a_barrier,
+    loop_that_may_not_run,
+    too_few_local_elements,
+    barrier_in_a_function_for_some,
+    lost_update,
     lock_without_a_fence,
     exchanges_without_a_lock,
     ballot_in_a_loop_some_left,
