@@ -307,3 +307,21 @@ def test_the_same_problem_gives_the_same_plan():
     least, _ = budgets(net, 1)
     first, second = (least_time(route(net), costs, least * 2)[1] for _ in range(2))
     assert str(first) == str(second)
+
+
+def test_below_its_levels_a_frontier_descends_as_far_as_the_capacity_asks():
+    problem, _ = problem_of(find("alexnet", batch=8))
+    limits = Limits(host=2**20)
+    frontier = Frontier(problem, limits, 0.1)
+    least = extent(frontier.lowest.plan)
+    assert least > 1.1 * frontier.least  # the host has too little for less
+    sizes = [least + least * i // 100 for i in range(0, 16, 3)]
+    points = [Frontier(problem, limits, 0.1).best(size) for size in sizes]
+    for size, point in zip(sizes, points, strict=True):
+        assert extent(point.plan) <= size
+        assert max(host_memory(point.plan), default=0) <= 2**20
+    seconds = [point.seconds for point in points]
+    assert seconds == sorted(seconds, reverse=True)
+    peaks = [point.peak for point in points]
+    assert peaks == sorted(peaks)
+    assert Frontier(problem, limits, 0.1).best(least - least // 50) is None
