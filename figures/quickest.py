@@ -129,8 +129,8 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
                 }
                 found = (cells.get(number, "not run") for number in range(SLABS))
                 lines.append((f"{net} b{batch}", *found))
-            heads = (f"slab {number}" for number in range(SLABS))
-            table = Table(("net", *heads), lines).text()
+            heads = (str(number) for number in range(SLABS))
+            table = Table(("net, slab", *heads), lines).text()
             if not any(_key(row)[:2] == (machine, declarations) for row in rows):
                 table = "not run"
             tables.append(f"{machine}, {declarations}, fork {fork}\n\n{table}")
@@ -144,7 +144,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
     ]
     heads = (*(key.replace("_", " ") for key in TOLD), *CAUSES)
     tables.append(
-        f"Times the bound; slab 0: the lower bound, slab {SLABS - 1}: what liveness "
+        f"Times the bound in slab 0, the lower bound, to {SLABS - 1}, what liveness "
         f"needs.\n* more than {NEAR}, or {BELOW} below a share of {SHARE} of that; "
         "causes as shares of the bound, which the unavoidable ones are part of:"
     )
