@@ -493,6 +493,19 @@ def test_a_kernel_calls_the_overload_for_its_types_and_gpus(mode):
         assert out.tolist() == [4, 40]
 
 
+def test_a_ufunc_broadcasts_arrays_on_the_device():
+    with installed():
+
+        @numba.vectorize(["float64(float64, float64)"], target="cuda")
+        def less(a, b):
+            return a - b
+
+        a = np.arange(6.0).reshape(2, 3, 1)
+        b = a.transpose(2, 1, 0)
+        found = less(cuda.to_device(a), cuda.to_device(b))
+        np.testing.assert_array_equal(found.copy_to_host(), a - b)
+
+
 def test_a_broadcast_array_stays_one_on_the_device():
     with installed():
         broad = np.broadcast_to(np.arange(3.0), (4, 3))

@@ -72,9 +72,11 @@ class Pointer:
 def _at(pointer: Pointer, shape: Shape, strides: Any, dtype: npt.DTypeLike) -> Array:
     """The array of this form that begins at a pointer."""
     kind = np.dtype(dtype)
+    if strides is not None:
+        strides = (strides,) if isinstance(strides, int) else tuple(strides)
     interface = {
         "shape": (shape,) if isinstance(shape, int) else tuple(shape),
-        "strides": (strides,) if isinstance(strides, int) else strides,
+        "strides": strides,
         "typestr": f"|V{kind.itemsize}",
         "data": (pointer.address, False),
         "version": 3,
