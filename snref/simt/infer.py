@@ -138,10 +138,13 @@ def refusal(
     calls = re.findall(r">>> (.+)", message)
     reasons = re.findall(r"(?:NumbaTypeError|TypingError): (.+)", message)
     calls = [call for call in calls if "<unknown" not in call]
+    # of what Numba tries for < and the like
+    reasons = [reason for reason in reasons if "must be Sets" not in reason]
     lines = [line for line in message.splitlines() if not line.startswith("Failed in")]
     what = [_missing(call) for call in calls[:1]] or lines[:1]
     what += [reason for reason in reasons[-1:] if reason not in what]
     text = re.sub(r"( with \d+ indices): .*", r"\1", "; ".join(what))
+    text = re.sub(r": %.*| for '\$[^']*'", "", text)  # LLVM's text, a name of Numba's
     text = re.sub(r", defined at <\w+> \(\d+\)", "", in_words(text))
     return kernel.error(line, f"Numba cannot type it: {text}")
 

@@ -404,6 +404,8 @@ def _types(function: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
             if isinstance(argument, (list, set, dict)):
                 raise ValueError("Numba has types for them that run on no GPU")
             kind = numba.typeof(argument)
+            if isinstance(getattr(kind, "dtype", kind), numba.types.PyObject):
+                raise TypeError("an array of Python's objects runs on no GPU")
         except ValueError:
             kind = type(argument).__name__
             problem = f"argument {i}: a{'n' * (kind[0] in 'aeiou')} {kind} is no "

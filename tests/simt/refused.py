@@ -4,6 +4,7 @@ import numpy as np
 from numba import cuda, float32
 
 SIZES = [4, 8]
+PAIR = np.dtype([("x", np.float32), ("y", np.float32)])
 names = {"a": 1}
 
 
@@ -91,6 +92,34 @@ def lambda_with_options(a):
 @cuda.jit
 def unknown_name(a):
     a[0] = nothing  # noqa: F821  # refused
+
+
+@cuda.jit
+def unknown_function(a):
+    a[0] = nothing(1)  # noqa: F821  # refused
+
+
+@cuda.jit
+def field_that_a_record_lacks(a):
+    b = cuda.local.array(2, PAIR)
+    b[0].x = a[0]
+    a[0] = b[0].z  # refused
+
+
+@cuda.jit
+def record_as_a_number(a):  # refused
+    b = cuda.local.array(2, PAIR)
+    b[0].x = b[1]
+
+
+@cuda.jit
+def number_or_text(a):
+    a[0] = a[0] if cuda.threadIdx.x else "s"  # refused
+
+
+@cuda.jit
+def order_of_complex_numbers(a):
+    a[0] = 1 + 1j * a[0] < 2j * a[0]  # refused
 
 
 @cuda.jit
@@ -310,6 +339,11 @@ CASES = {
     too_many_indices: "cannot index an array of 1 dimension, float32 with 2 indices",
     lambda_with_options: "**x",
     unknown_name: "name nothing is not defined",
+    unknown_function: "name nothing is not defined",
+    field_that_a_record_lacks: "b[0].z: z is no field of it: it has x, y",
+    record_as_a_number: "Cannot cast a record to float32",
+    number_or_text: "Cannot unify float32 and 's'",
+    order_of_complex_numbers: "there is no x < y, where x is complex128",
     host_function: "np.linalg.norm",
     shape_from_an_argument: "must be constant",
     type_of_an_array_unknown: "kind is no type",

@@ -26,6 +26,7 @@ def test_a_kernel_is_refused_at_its_line(kernel):
     with pytest.raises(simt.KernelError) as caught:
         simt.compile(kernel)[1, 32](np.zeros(64, np.float32))
     names_the_line(kernel, str(caught.value), refused.CASES[kernel])
+    assert not re.search(r"[%$]|Literal|Tuple\(|array\(", str(caught.value))
 
 
 def names_the_line(kernel, message, problem):

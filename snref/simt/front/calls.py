@@ -80,6 +80,8 @@ class Calls(Arrays):
         if isinstance(node.func, ast.Attribute) and function is None:
             method = self.whole(node.func), node.func.attr, ast.Load()
             return ast.Call(ast.Attribute(*method), args, keywords)
+        if function is None and isinstance(node.func, ast.Name):
+            raise self.unknown(node.func)
         raise self.fail(node, f"{ast.unparse(node.func)} is not supported in a kernel")
 
     def named_tuple(

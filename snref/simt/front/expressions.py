@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
+from numba.types import Record
+
 from snref.simt import ir
-from snref.simt.front import vectors, views
+from snref.simt.front import records, vectors, views
 from snref.simt.front.scope import Scope
 from snref.simt.front.unit import Unit
 from snref.simt.front.unsupported import unsupported
@@ -300,6 +302,10 @@ class Expressions(Scope):
             return ast.Tuple(view.sizes(), ast.Load())
         if view is not None and node.attr == "size":
             return reduce(lambda n, m: ast.BinOp(n, ast.Mult(), m), view.sizes())
+        record = records.type_of(value, self.unit.dtypes)
+        if isinstance(record, Record) and node.attr not in record.fields:
+            text = f"{node.attr} is no field of it: it has {', '.join(record.fields)}"
+            raise self.fail(node, f"{ast.unparse(node)}: {text}")
         part = vectors.component(value, node.attr, self.unit.vectors)
         return part or ast.Attribute(value, node.attr, node.ctx)
 

@@ -24,7 +24,7 @@ def element_of(
 
     `keep` turns an index into a name for its value now.
     """
-    if not isinstance(_type(node, dtypes), (types.Record, types.NestedArray)):
+    if not isinstance(type_of(node, dtypes), (types.Record, types.NestedArray)):
         return None
     new = copy.deepcopy(node)
     for part in ast.walk(new):
@@ -35,15 +35,15 @@ def element_of(
     return new
 
 
-def _type(node: ast.expr, dtypes: Mapping[str, Any]) -> Any:
+def type_of(node: ast.expr, dtypes: Mapping[str, Any]) -> Any:
     """The Numba type of an element or a field; None where that is not known."""
     match node:
         case ast.Subscript(ast.Name(a), _) if a in dtypes:
             return dtypes[a]
         case ast.Attribute(base, str(field)):
-            record = _type(base, dtypes)
+            record = type_of(base, dtypes)
         case ast.Subscript(base, ast.Constant(str(field))):
-            record = _type(base, dtypes)
+            record = type_of(base, dtypes)
         case _:
             return None
     is_field = isinstance(record, types.Record) and field in record.fields
