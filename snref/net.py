@@ -234,7 +234,9 @@ def route(net: Net) -> Plan:
 
     Under the declarations "reuse" a gradient takes the memory of x, which the last
     reader of x can do. For the others x may leave the device before their gradient has
-    memory, so what they read of x is a run of its own, "prepare".
+    memory, so what they read of x is a run of its own, "prepare". And a parameter is
+    updated as soon as nothing reads it any more, so that the memory of its gradient is
+    free for the next one.
     """
     forward = [
         Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
@@ -251,7 +253,22 @@ def route(net: Net) -> Plan:
         for node in net.nodes
         if (work := node.layer.update(node))
     ]
+    if net.declarations == "reuse":
+        return Plan((*forward, *_updated_at_once(backward, update)))
     return Plan((*forward, *backward, *update))
+
+
+def _updated_at_once(backward: Sequence[Run], update: Sequence[Run]) -> Iterator[Run]:
+    """Yield backward runs, each update after the last that uses what it does."""
+    last = {t: i for i, run in enumerate(backward) for t in (*run.reads, *run.writes)}
+    due: dict[int, list[Run]] = {}
+    for run in update:
+        after = (last.get(t, -1) for t in (*run.reads, *run.writes))
+        due.setdefault(max(after, default=-1), []).append(run)
+    yield from due.get(-1, ())
+    for i, run in enumerate(backward):
+        yield run
+        yield from due.get(i, ())
 
 
 def _read_later(order: Sequence[Node]) -> list[set[Tensor]]:

@@ -255,7 +255,8 @@ def make_node(
     shapes = [x.shape for x in xs]
     own = layer.parameter_shapes(*shapes)
     parameters = named("{}", own, "parameter")
-    gradients = named("d{}", own, "parameter_gradient")
+    kind: Kind = "merged_gradient" if declarations == "reuse" else "parameter_gradient"
+    gradients = named("d{}", own, kind)
     for key, (owner, its_key) in layer.shared_parameters().items():
         parameters[key] = before[owner].parameters[its_key]
         gradients[key] = before[owner].parameter_gradients[its_key]

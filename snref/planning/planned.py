@@ -166,16 +166,16 @@ def by_policy(
     """
     name = _name(policy)
     if isinstance(policy, str) and policy in POLICIES:
-        # They expect that a tensor which forward wrote holds that value throughout, and
-        # that the backward of a layer is one run.
+        # They expect that a tensor which forward wrote holds that value throughout,
+        # that the backward of a layer is one run, and that updates come last.
         if options.overwrite == "activations":
             raise NotApplicable(
                 f"policy {name!r} does not overwrite activations: overwrite must be "
                 "never or gradients"
             )
-        if any(run.phase == "prepare" for run in whole.runs()):
+        if any(t.kind == "merged_gradient" for run in whole.runs() for t in run.writes):
             raise NotApplicable(
-                f"policy {name!r} does not know runs of phase 'prepare': declarations "
+                f"policy {name!r} does not plan under the declarations 'reuse': they "
                 "must be original or lean"
             )
         made = POLICIES[policy].plan(whole, options, costs)

@@ -11,11 +11,13 @@ data gradients. That is what the papers count. The keys of the JSON:
                                 run; re-runs and copies count to the step after them,
                                 updates to the one before
     live_tensors_by_step        how many they are
-    lower_bound_bytes           the largest run's tensors, each rounded up to 256 bytes:
-                                below it this route has no plan
+    lower_bound_bytes           the largest run's tensors, each rounded up to 256 bytes,
+                                merged gradients of parameters, too: below it this
+                                route has no plan
     layer_peak_bytes            the largest backward run's: the paper's max(l_i);
                                 ``original_layer_peak_bytes`` as its code sums it
-    peak_with_workspace_bytes   the most in use, workspaces too, rounded up to 256
+    peak_with_workspace_bytes   the most in use, rounded up to 256: workspaces, too, and
+                                merged gradients of parameters
     extent_bytes                the highest address: that, and what lies between
     resident                    bytes of what is not planned but always there
     total_bytes                 resident and extent: what the device needs in all
@@ -172,7 +174,7 @@ class PlannedNet:
         places = {(run.layer, run.phase): i for i, run in enumerate(problem.runs)}
         for run in self.plan.runs():
             place = places[run.layer, run.phase]
-            nbytes = sum(t.aligned_bytes for t in run.working_set if t.is_data)
+            nbytes = sum(t.aligned_bytes for t in run.working_set)
             quickest = problem.menus[place][-1][1]
             if nbytes < problem.own[place] or self.costs.seconds(run) < quickest:
                 raise ValueError(

@@ -103,7 +103,4 @@ def lower_bound(plan: Plan) -> int:
     Every tensor is rounded up to the alignment. Workspaces are not counted, since a
     convolution can do without.
     """
-    return max(
-        sum(t.aligned_bytes for t in run.working_set if t.is_data)
-        for run in plan.runs()
-    )
+    return max(sum(t.aligned_bytes for t in run.working_set) for run in plan.runs())

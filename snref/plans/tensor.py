@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal[
     "workspace",  # scratch of a convolution algorithm
     "parameter",
     "parameter_gradient",
+    "merged_gradient",  # of a parameter, too; used at once, so that all can share bytes
     "momentum",
     "state",  # resident and small: batch means, running statistics, the loss
 ]
@@ -20,7 +21,8 @@ Kind: TypeAlias = Literal[
 ALIGNMENT = 256  # bytes; where cudaMalloc places and what coalesced access likes
 ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2}
 DATA = frozenset(("activation", "gradient"))
-SCHEDULED = DATA | {"workspace"}
+SCHEDULED = DATA | {"workspace", "merged_gradient"}
+DW = frozenset(("parameter_gradient", "merged_gradient"))
 
 
 def aligned(nbytes: int) -> int:

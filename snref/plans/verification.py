@@ -50,7 +50,7 @@ from snref.plans.steps import (
     Run,
     Step,
 )
-from snref.plans.tensor import ALIGNMENT, Tensor
+from snref.plans.tensor import ALIGNMENT, DW, Tensor
 
 Key: TypeAlias = tuple[str, str]  # a run's layer and phase: its name in a route
 Runs: TypeAlias = Sequence[tuple[int, Run]]  # with their indices among the steps
@@ -165,7 +165,7 @@ def _check_training(runs: Runs) -> None:
                 used[tensor] = index, run
                 if tensor in updated:
                     _fault(index, run, f"reads {tensor.name} after its update")
-            elif tensor.kind == "parameter_gradient" and updates:
+            elif tensor.kind in DW and updates:
                 if tensor not in pending:
                     _fault(index, run, f"uses {tensor.name}, which was used already")
                 del pending[tensor]
@@ -176,7 +176,7 @@ def _check_training(runs: Runs) -> None:
                 if tensor in updated:
                     _fault(index, run, f"updates {tensor.name} a second time")
                 updated.add(tensor)
-            elif tensor.kind == "parameter_gradient":
+            elif tensor.kind in DW:
                 if tensor in pending and tensor not in run.reads:
                     _fault(index, run, f"writes {tensor.name} over one not yet used")
                 pending[tensor] = index, run

@@ -83,14 +83,15 @@ def hold_all(plan: Plan) -> Plan:
     """Allocate every tensor before the first step and free it after the last.
 
     This is the paper's baseline. Workspaces are allocated for their runs only, as they
-    are in every framework.
+    are in every framework; and so are merged gradients of parameters, whose place is
+    the one region of Shirahata et al.
     """
     tensors = dict.fromkeys(t for step in plan.steps for t in _touched(step))
-    held = [tensor for tensor in tensors if tensor.kind != "workspace"]
+    held = {t: None for t in tensors if t.kind not in ("workspace", "merged_gradient")}
     steps: list[Step] = []
-    for step in plan.steps:
-        workspaces = step.workspaces if isinstance(step, Run) else ()
-        steps += [*map(Alloc, workspaces), step, *map(Free, workspaces)]
+    for step in free_dead(plan).steps:
+        if not isinstance(step, Alloc | Free) or step.tensor not in held:
+            steps.append(step)
     steps = [*map(Alloc, held), *steps, *map(Free, held)]
     return Plan(tuple(steps))
 

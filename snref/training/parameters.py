@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from snref.layers.base import Node
 from snref.net import Net
+from snref.planning.reports import RESIDENT
 from snref.plans import Tensor
 from snref.support.units import one_of
 
@@ -40,9 +41,10 @@ def initial(net: Net, seed: int, init: Initialisation = "he") -> dict[Tensor, Ar
     nodes = {t: node for node in net.nodes for t in node.parameters.values()}
     gains = _gains(net)
     arrays: dict[Tensor, Array] = {}
-    for number, tensor in enumerate(
-        net.tensors("parameter", "parameter_gradient", "momentum", "state", "input")
-    ):
+    # A merged gradient does not stay, but has a number: all declarations begin alike.
+    for number, tensor in enumerate(net.tensors(*RESIDENT, "merged_gradient")):
+        if tensor.scheduled:
+            continue
         arrays[tensor] = np.zeros(tensor.shape, tensor.dtype)
         name, weights = tensor.name.rpartition(".")[2], len(tensor.shape) > 1
         random = np.random.default_rng((seed, number))
