@@ -386,14 +386,16 @@ class _Accesses(ast.NodeTransformer):
         if expanded is not None:
             return expanded
         if isinstance(node.func, ast.Name) and node.func.id.startswith("atomic_"):
-            a, *rest = node.args
             tried = ast.unparse(node) in self.style.tried  # again and again
-            whole = node.func.id == "atomic_compare_and_swap"
+            operation = node.func.id
+            whole = operation == ir.WHOLE_SWAP
+            node = node if whole else parts.of_array(node)
+            a, *rest = node.args
             i = ast.Constant(0) if whole else self.visit(rest.pop(0))
             element = ast.Subscript(a, i, ast.Load())
-            self.style.atomic(node.func.id, ast.unparse(a), self.line)
+            self.style.atomic(operation, ast.unparse(a), self.line)
             at = self.style.place(element, self.line)
-            lock = node.func.id in _LOCKS and tried
+            lock = operation in _LOCKS and tried
             how = "took" if lock else "changed"
             allowed = self.style.look(how, ast.unparse(a), at, self.line)
             given = [a, *([] if whole else [i]), *map(self.visit, rest)]

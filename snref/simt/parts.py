@@ -101,6 +101,16 @@ def _is_tuple(kernel: Kernel, v: str, size: int) -> bool:
     )
 
 
+def of_array(node: ast.Call) -> ast.Call:
+    """An atomic operation on an element of a row, as one on that of the array."""
+    a, *rest = node.args
+    if not isinstance(a, ast.Subscript) or not isinstance(a.value, ast.Name):
+        return node
+    row, i = (n.elts if isinstance(n, ast.Tuple) else [n] for n in (a.slice, rest[0]))
+    place = ast.Tuple([*row, *i], ast.Load())
+    return ast.Call(node.func, [a.value, place, *rest[1:]], [])
+
+
 def apart(
     kernel: Kernel,
     stmt: ast.Assign | ast.AugAssign | ast.Expr,
@@ -115,6 +125,7 @@ def apart(
     new = copy.copy(stmt)
     new.value = taken.visit(copy.deepcopy(stmt.value))
     left, stored = ir.target(stmt), None
+    part: Any
     whole = isinstance(left, ast.Name) and left.id in kernel.ndim
     if isinstance(left, ast.Name) and _names(new.value) & taken.parts.keys():
         problem = (
@@ -124,13 +135,21 @@ def apart(
         raise kernel.error(stmt.lineno, problem)
     loaded = list(taken.parts.values())
     if left is not None and (whole or taken.is_part(left)):
-        part: Any = ast.Subscript(taken.part(left), ast.Slice(), ast.Store())
+        part = ast.Subscript(taken.part(left), ast.Slice(), ast.Store())
         stored = list(taken.parts.values())[-1]
         if isinstance(new, ast.AugAssign):
             new.target = part
             loaded.append(stored)
         else:
             assert isinstance(new, ast.Assign)
+            new.targets = [part]
+    elif isinstance(left, ast.Subscript):  # an element, whose index may read parts
+        part = copy.deepcopy(left)
+        part.slice = taken.visit(part.slice)
+        loaded = list(taken.parts.values())
+        if isinstance(new, ast.AugAssign):
+            new.target = part
+        elif isinstance(new, ast.Assign):
             new.targets = [part]
     if not loaded and stored is None:
         return None
@@ -236,6 +255,8 @@ class _Taken(ast.NodeTransformer):
             case ast.Name(ir.SLOT | ir.VOTE | ir.UNASSIGNED | "len"):
                 return node
             case ast.Name(function) if function.startswith("atomic_"):
+                if function != ir.WHOLE_SWAP:
+                    node = of_array(node)
                 node.args[1:] = [self.visit(a) for a in node.args[1:]]
                 return node
         return self.generic_visit(node)

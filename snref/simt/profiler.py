@@ -309,8 +309,9 @@ class _Notes(ast.NodeTransformer):
         if expanded is not None:
             return expanded
         if isinstance(node.func, ast.Name) and node.func.id.startswith("atomic_"):
+            whole = node.func.id == ir.WHOLE_SWAP
+            node = node if whole else parts.of_array(node)
             a, *rest = node.args
-            whole = node.func.id == "atomic_compare_and_swap"
             i = ast.Constant(0) if whole else rest.pop(0)
             element = self.element(ast.Subscript(a, i, ast.Load()), STORE)
             assert isinstance(element, ast.Subscript)

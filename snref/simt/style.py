@@ -120,7 +120,9 @@ class _Index(ast.NodeTransformer):
         if len(places) == self.ndim[node.value.id]:  # else a row, or by a tuple's name
             places = [_unsigned(p) for p in places]
         if node.value.id in self.local:
-            places.append(ir.name("_t"))
+            dots = any(isinstance(p, ast.Constant) and p.value is ... for p in places)
+            missing = 0 if dots else self.ndim[node.value.id] - len(places)
+            places = [*places, *[ast.Slice()] * missing, ir.name("_t")]
         inside = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
         return ast.Subscript(node.value, inside, node.ctx)
 

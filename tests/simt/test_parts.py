@@ -70,13 +70,54 @@ def arrays():
     return a, a.copy() % 7, np.zeros((4, 14), np.float32)
 
 
-@pytest.mark.parametrize("run", ways(simt.check))
+@pytest.mark.parametrize("run", ways(None))
 def test_slices_are_assigned_and_read(run):
     expected, given = arrays(), arrays()
     simt.debug(assigned)[1, 4](*expected)
     run(assigned)[1, 4](*given)
     for left, right in zip(given, expected, strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+@cuda.jit
+def row(a, out):
+    p = cuda.grid(2)
+    out[p[0], 1:5] = a[p[0], :4]
+    out[p] += a[p]
+    cuda.atomic.add(out[p[0]], 13, a[p])
+    out[p[0], a[p[0]].argmax()] = 6
+
+
+@pytest.mark.parametrize("run", ways(simt.check))
+def test_a_tuple_is_an_index_and_a_row_is_a_part(run):
+    a, _, out = arrays()
+    run(row)[1, 4](a, out)
+    expected = np.zeros_like(out)
+    expected[:, 1:5], expected[:, 0] = a[:, :4], a[:, 0]
+    expected[:, 13], expected[:, 7] = a[:, 0], 6
+    np.testing.assert_array_equal(out, expected)
+
+
+@cuda.jit
+def own_rows(a, out):
+    own = cuda.local.array((2, 4), float32)
+    t = cuda.threadIdx.x
+    own[:] = 1
+    own[1] = a[t, :4]
+    own[:, 2] += t
+    row = own[1, ::-1]
+    for i in range(4):
+        out[t, i] = row[i] + own[0, i]
+
+
+@pytest.mark.parametrize("run", ways(simt.compile))
+def test_rows_of_a_local_array_are_the_thread_s_own(run):
+    """They were those of all threads, or an index of another axis."""
+    a, _, expected = arrays()
+    given = expected.copy()
+    simt.debug(own_rows)[1, 4](a, expected)
+    run(own_rows)[1, 4](a, given)
+    np.testing.assert_array_equal(given, expected)
 
 
 @pytest.mark.parametrize("run", ways(simt.compile))
