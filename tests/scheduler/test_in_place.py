@@ -204,6 +204,16 @@ def test_a_parameter_is_updated_as_soon_as_nothing_reads_it_any_more(net: str) -
     assert most == largest or net == "gpt2"  # whose table waits for its second reader
 
 
+@pytest.mark.parametrize(("name", "batch"), [("alexnet", 3909), ("vgg16", 403)])
+def test_the_largest_batch_on_12_gb(name: str, batch: int) -> None:
+    """With original declarations it is 2742 for AlexNet, and 257 for VGG-16."""
+    there = 12 * 10**9
+    fit = fitted(find(name, batch), there, preset="joint", effort=0.01)
+    assert fit.total_bytes <= there
+    with pytest.raises(OutOfMemory):
+        fitted(find(name, batch + 1), there, preset="joint", effort=0.01)
+
+
 def test_merged_gradients_are_not_resident() -> None:
     net = find("alexnet", batch=200)
     joint, lean = plan(net, preset="joint"), plan(net.with_options("lean"))
