@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import snref
 from snref.commands import arguments as shared
+from snref.commands.progress import elapsed
 from snref.commands.tables import Table, put
 from snref.net import Net
 from snref.nets import find
@@ -104,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--memory SIZE is missing: the device's memory, such as 12GB")
     if arguments.deeper and not arguments.net.startswith("resnet"):
         raise ValueError(f"--deeper is for a ResNet, not for {arguments.net}")
-    answer = _answer(arguments)
+    with elapsed("fit"):
+        answer = _answer(arguments)
     rows = list(_rows(answer.asked)) if isinstance(answer.asked, Fit) else []
     text = "\n".join(_lines(arguments, answer))
     put(arguments, text, Table(("what", "bytes"), rows), _report(arguments, answer))
