@@ -267,7 +267,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.set_xlabel("largest batch, or number of layers, over the paper's")
     axes.set_title("12 GiB on the device, 128 GB on the host", loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.legend(frameon=False, fontsize=9, ncols=4, loc="outside lower center")
     return figure
 
 
