@@ -971,6 +971,11 @@ CASES |= {
 }
 
 VARIANTS |= {
+    groups_of_equal_values,
+    sorted_until_nobody_swaps,
+    written_after_all_have_read,
+    part_of_each_thread,
+    mask_of_those_in_the_branch,
     neighbours_in_a_ring,
     shuffles_of_the_first_warp,
     sums_one_after_another,

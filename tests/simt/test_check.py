@@ -133,7 +133,10 @@ def sums_of_all(a, out):
         out[i] = s + p
 
 
-@pytest.mark.parametrize("mode", [simt.compile, simt.check, simt.profile])
+@pytest.mark.parametrize(
+    "mode",
+    [simt.compile, simt.check, pytest.param(simt.profile, marks=pytest.mark.slow)],
+)
 def test_a_sum_that_all_threads_share_is_added_once(mode):
     a, out = np.array([2, 3, 4], np.float32), np.zeros(5, np.float32)
     mode(sums_of_all)[1, 8](a, out)

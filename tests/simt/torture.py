@@ -977,8 +977,25 @@ CASES = {
     barrier_after_an_early_return: (3, 32),
 }
 
-# Kernels made of what others have by itself, or have in nearly the same form.
+# Kernels that are run by `pytest -m slow` only: others have nearly the same.
 VARIANTS = {
+    call_behind_a_guard,
+    while_that_calls,
+    conditional_expressions,
+    strided_loops_nested,
+    device_function_with_two_results,
+    device_function_with_barriers_twice,
+    device_function_inside_an_expression,
+    loop_on_a_shared_flag,
+    loop_over_constants,
+    tuple_of_constants,
+    return_from_a_loop_with_an_else,
+    names_for_values_within_expressions,
+    lambda_as_a_device_function,
+    bodies_that_do_nothing,
+    three_dimensions,
+    uniform_value_inside_a_branch,
+    parameter_assigned,
     collatz,
     elements_swapped,
     return_on_some_paths,

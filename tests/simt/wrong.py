@@ -717,6 +717,7 @@ CASES = {
 
 # Kernels that make the mistake of another one in other surroundings.
 VARIANTS = {
+    atomics_of_two_blocks_and_a_read,
     two_warps_with_a_barrier_each,
     atomic_after_a_plain_write,
     atomics_of_two_threads_and_a_read,
