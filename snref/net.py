@@ -403,7 +403,9 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
     if net.has_image_gradient:
         dys[root] = (Tensor(f"{root.name}.dy", net.input_shape, "gradient"),)
     nodes: dict[str, Node] = {}
-    for number, wire in enumerate(layers, 1):
+    # Dropout draws by the number. So an image that is shared without a fork, since it
+    # has no gradient, leaves the fork's number free: all options give the same bits.
+    for number, wire in enumerate(layers, 2 if len(root.readers) > 1 else 1):
         assert wire.layer is not None
         node = nodes[wire.name] = make_node(
             wire.layer,

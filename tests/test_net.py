@@ -1,8 +1,11 @@
 """Building nets, and their route."""
 
+from typing import get_args
+
 import pytest
 
 from snref.layers import Add, Dropout, Linear, ReLU, Softmax
+from snref.layers.base import Declarations
 from snref.net import BranchOrder, ForkMode, Net, route
 from snref.nets import alexnet, random_net
 
@@ -220,3 +223,14 @@ def test_sizes_are_whole_and_no_larger_than_a_device() -> None:
 def test_an_option_of_a_net_that_is_not_there_is_refused(what: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"{what} '{value}': must be one of"):
         Net("mine").with_options(**{what: value})  # type: ignore[arg-type]
+
+
+def test_a_layer_has_the_same_number_under_all_options() -> None:
+    """Dropout draws by it: an image that several layers read may have no fork."""
+    for seed in range(20):
+        net = random_net(seed)
+        known = {node.name: node.number for node in net.nodes}
+        for declarations in get_args(Declarations):
+            for fork in "copy", "share":
+                nodes = net.with_options(declarations, fork).nodes  # type: ignore[arg-type]
+                assert all(known[node.name] == node.number for node in nodes)

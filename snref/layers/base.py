@@ -29,7 +29,8 @@ Declarations: TypeAlias = Literal["original", "lean", "reuse"]
 class Node:
     """A layer in a net, with its tensors.
 
-    number        counts the net's layers from 1, as the paper's route does
+    number        counts the net's layers from 1, as the paper's route does; the same
+                  under all options of the net
     xs, x         inputs; the first of them
     ys, y         outputs; the first of them. Only a fork has several
     dxs, dx       gradients of the inputs; None where no gradient is wanted
