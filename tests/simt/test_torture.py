@@ -12,14 +12,14 @@ from snref import simt
 
 from . import torture
 
-KERNELS = [
-    pytest.param(
-        kernel,
-        id=torture.name(kernel),
-        marks=[pytest.mark.slow] if kernel in torture.VARIANTS else [],
-    )
-    for kernel in torture.CASES
-]
+
+def kernels(mark, variants):
+    """A parameter for each kernel, with a mark and another one for the variants."""
+    marks = {True: variants, False: mark}
+    return [
+        pytest.param(k, id=torture.name(k), marks=marks[k in torture.VARIANTS])
+        for k in torture.CASES
+    ]
 
 
 def result(run, kernel):
@@ -34,14 +34,13 @@ def test_there_are_at_least_sixty_kernels():
     assert len(torture.CASES) >= 60
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", kernels([], pytest.mark.slow))
 def test_a_kernel_gives_what_the_interpreter_gives(kernel):
     expected = result(simt.debug, kernel)
     np.testing.assert_array_equal(result(simt.compile, kernel), expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", kernels(pytest.mark.slow, pytest.mark.full))
 def test_check_mode_gives_what_the_interpreter_gives(kernel):
     expected = result(simt.debug, kernel)
     np.testing.assert_array_equal(result(simt.check, kernel), expected)
