@@ -16,22 +16,29 @@ equations 4 to 7.
 Our reading: only forward runs are computed again, and only in the backward pass; each
 gradient is computed once and has a fixed lifetime. So there is a stage for each
 backward run, and the values kept from the forward pass are S of the first. The solver
-is HiGHS (extra ``optimal``). It stops at a gap of 0.1 %, or after a minute with the
-best that it has found. Nets of more than 50 runs, forward and backward, are refused.
+is HiGHS (extra ``optimal``). It stops at a gap of 0.1 %, or with the best that it has
+found after a minute, in which the tries must fit that find addresses for the plan; each
+has a second at least. Nets of more than 50 runs, forward and backward, are refused.
 """
 
+import time
 from importlib.util import find_spec
 from typing import Any
 
 from snref.plans import OutOfMemory, Plan, Run, Tensor, lower_bound, memory
-from snref.policies.rebuilding import NotApplicable, first_backward, fitting
+from snref.policies.rebuilding import (
+    NotApplicable,
+    first_backward,
+    fitting,
+    without_useless,
+)
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
 from snref.scheduler.options import Options
 from snref.timing.costs import Costs
 
 RUNS = 50
-SECONDS = 60.0  # of the solver
+SECONDS = 60.0  # of the solver, for a plan
 GAP = 1e-3
 
 
@@ -51,10 +58,12 @@ def checkmate(route: Plan, options: Options, costs: Costs) -> Plan:
     updates = [run for run in plan.runs() if run.phase == "update"]
 
     most = max(memory(free_dead(plan), workspace=True))
+    end = time.monotonic() + SECONDS
 
     def make(capacity: int) -> Plan:
         programme = _Programme(runs, costs, min(capacity, most))
-        return Plan((*programme.solve(), *updates))
+        seconds = max(1.0, end - time.monotonic())
+        return Plan((*without_useless(programme.solve(seconds)), *updates))
 
     return fitting(make, lower_bound(plan), options, costs)
 
@@ -103,14 +112,14 @@ class _Programme:
             row[variable] = row.get(variable, 0.0) + factor
         self.rows.append((row, bound))
 
-    def solve(self) -> list[Run]:
+    def solve(self, seconds: float) -> list[Run]:
         """Return forward and backward runs in order. Raises OutOfMemory if none fit."""
         self._forward_memory()
         gradients = self._gradient_bytes()
         for t, run in enumerate(self.backward):
             self._dependencies(t, run)
             self._memory(t, run, *gradients[t])
-        chosen = self._solution()
+        chosen = self._solution(seconds)
         if chosen is None:
             enough = self.capacity + 1
             raise OutOfMemory("the programme", enough, self.capacity, enough)
@@ -193,7 +202,7 @@ class _Programme:
                 in_use[free] = -float(x.aligned_bytes)
         self.at_most(self.capacity - during, *in_use.items())
 
-    def _solution(self) -> list[bool] | None:
+    def _solution(self, seconds: float) -> list[bool] | None:
         """Return which variables are 1, by SciPy's HiGHS; None if nothing is found."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -216,7 +225,7 @@ class _Programme:
             constraints=LinearConstraint(matrix, ub=upper),
             bounds=Bounds(0, 1),
             integrality=[int(binary) for binary in self.binary],
-            options={"time_limit": SECONDS, "mip_rel_gap": GAP},
+            options={"time_limit": seconds, "mip_rel_gap": GAP},
         )
         if found.x is None:
             return None

@@ -1,6 +1,6 @@
 """What several policies do: compute dropped tensors again, and fit the addresses."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -116,6 +116,30 @@ def rebuild(
         steps += [*rebuilt, run]
         missing |= (made & short).difference(following.reads)
     return Plan(tuple(steps))
+
+
+def without_useless(
+    runs: Sequence[Run], after: Collection[Tensor] = ()
+) -> tuple[Run, ...]:
+    """Leave out recomputations whose outputs no run reads, nor anyone after the runs.
+
+    Every run counts as one if the tensors that are needed after the runs are given.
+    """
+    first: set[int] = set()
+    seen: set[Run] = set()
+    for i, run in enumerate(runs):
+        if run not in seen:
+            first.add(i)
+            seen.add(run)
+    live = set(after)
+    kept: list[Run] = []
+    for i in reversed(range(len(runs))):
+        run = runs[i]
+        if (i in first and not after) or not live.isdisjoint(run.writes):
+            kept.append(run)
+            live.difference_update(run.writes)
+            live.update(t for t in run.reads if t.scheduled)
+    return tuple(reversed(kept))
 
 
 def fitting(

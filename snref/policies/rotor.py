@@ -28,7 +28,7 @@ that save and drop whole stages in these ways. It is not the quickest of all pla
 of those with copies.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snref.plans import OutOfMemory, Plan, Run, Tensor, lower_bound, memory
@@ -37,6 +37,7 @@ from snref.policies.rebuilding import (
     fitting,
     forward_cuts,
     rebuild,
+    without_useless,
 )
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
@@ -61,7 +62,7 @@ def rotor(route: Plan, options: Options, costs: Costs) -> Plan:
         for factor in FACTORS:
             # The table counts stages whole, so that it may need more than ``most``.
             runs = chain.runs(min(int(factor * capacity), 2 * most))
-            made = Plan(_without_useless(runs) + updates)
+            made = Plan(without_useless(runs) + updates)
             if max(memory(free_dead(made), workspace=True)) <= capacity:
                 break
         return made
@@ -169,7 +170,7 @@ def _stage(
             if _bytes({*dropped, tensor}) <= share * _bytes({*inner}):
                 dropped.add(tensor)
         saved = output | (needed - dropped)
-        first = _without_useless(forward, saved)
+        first = without_useless(forward, saved)
         runs = back
         if dropped:
             again = rebuild(Plan((*forward, *back)), dropped, kept=saved)
@@ -285,27 +286,3 @@ class _Chain:
 
         go(0, last, slots)
         return runs
-
-
-def _without_useless(
-    runs: Sequence[Run], after: Collection[Tensor] = ()
-) -> tuple[Run, ...]:
-    """Leave out recomputations whose outputs no run reads, nor anyone after the runs.
-
-    Every run counts as one if the tensors that are needed after the runs are given.
-    """
-    first: set[int] = set()
-    seen: set[Run] = set()
-    for i, run in enumerate(runs):
-        if run not in seen:
-            first.add(i)
-            seen.add(run)
-    live = set(after)
-    kept: list[Run] = []
-    for i in reversed(range(len(runs))):
-        run = runs[i]
-        if (i in first and not after) or not live.isdisjoint(run.writes):
-            kept.append(run)
-            live.difference_update(run.writes)
-            live.update(t for t in run.reads if t.scheduled)
-    return tuple(reversed(kept))
