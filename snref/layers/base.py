@@ -116,7 +116,9 @@ class Layer:
     where it is called "gamma" or "running_variance". A checkpoint has the parameters
     and what ``update`` writes.
 
-    checkpoint  costly: its output is kept, or copied out, rather than computed again
+    checkpoint  costly: its output is kept, or copied out, rather than computed again.
+                Set it for a layer of several inputs: without it the layer is computed
+                again from its first input's checkpoint, and keeps what its others need
     offload     large and costly: its output is worth two copies over PCIe
     loss        ends a net: has labels and no reader, and writes saved["loss"]
     gain        factor of the deviation of the weights before this layer, when they are

@@ -54,10 +54,15 @@ def schedule(
     victim  with transfers "cache": which tensor to evict
     ahead   with transfers "offload": by how many convolutions a prefetch is early
 
-    Raises OutOfMemory, which names the step and the least capacity that works.
+    Raises OutOfMemory, which names the step and the least capacity that works, and
+    ValueError for a ``victim`` or an ``ahead`` that these transfers do not use.
     """
     if options.recompute == "per tensor" or options.transfers == "per tensor":
         raise ValueError("what is decided per tensor is planned by least_time")
+    if ahead != 1 and options.transfers != "offload":
+        raise ValueError(f"ahead is of transfers 'offload', not {options.transfers!r}")
+    if victim is not least_recently_used and options.transfers != "cache":
+        raise ValueError(f"victim is of transfers 'cache', not {options.transfers!r}")
     with no_garbage_collection():
         plan = overwrite(route, options.overwrite)
         plan = recompute(plan, options.recompute)

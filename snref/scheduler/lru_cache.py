@@ -179,9 +179,15 @@ class TensorCache:
         """Ask the rule for a tensor to evict; None if all of them are locked.
 
         Raises ValueError if the rule returns anything but a tensor that may leave, or
-        returns None though one may.
+        returns None though one may, or changes which tensors there are.
         """
         victim = self.victim(self, locked)
+        name = getattr(self.victim, "__name__", type(self.victim).__name__)
+        if self.used.keys() != self.offsets.keys():
+            raise ValueError(
+                f"the victim rule {name!r} changed which tensors are in the cache: it "
+                "may reorder them, and returns the one to evict"
+            )
         if victim is None:
             unlocked = next((t for t in self.used if t not in locked), None)
             if unlocked is None:
@@ -195,7 +201,6 @@ class TensorCache:
             wrong = f"{victim.name}, which is locked"
         else:
             return victim
-        name = getattr(self.victim, "__name__", type(self.victim).__name__)
         raise ValueError(f"the victim rule {name!r} returned {wrong}")
 
     def insert(self, tensor: Tensor, offset: int) -> None:

@@ -57,8 +57,9 @@ class Options:
             "algorithms": get_args(Algorithms),
             "overwrite": get_args(Overwrite),
         }.items():
-            if given[name] != PER_TENSOR:
-                one_of(name, given[name], allowed)
+            if name in ("recompute", "transfers") and given[name] == PER_TENSOR:
+                continue
+            one_of(name, given[name], allowed)
         for name in "capacity", "slab", "host_capacity":
             value = given[name]
             if value is not None and not (

@@ -20,7 +20,13 @@ from snref.support.units import shortened
 from snref.timing.costs import Costs
 
 MACHINES = Path(__file__).parent / "machines"
-MOST = 1e24  # of any number of a machine: far more than any has
+# What a number of a machine may be at all: 12 GB/s written as 12, or 5 us as 5, is not.
+RANGE = {
+    "FLOP/s": (1e6, 1e24),
+    "bytes/s": (1e6, 1e24),
+    "bytes": (2**20, 1e24),
+    "seconds": (0, 1),
+}
 LEAST_SHARE = 1e-6
 INTENSE = 8  # operations a byte: what does more multiplies matrices
 NUMBERS = {  # of a machine's file, with their units
@@ -159,14 +165,14 @@ def _check_keys(where: str, table: Mapping[Any, Any], allowed: Sequence[str]) ->
 
 def _number(path: Path, key: str, unit: str, given: object) -> tuple[float, str]:
     """Return a number of a machine's file and its source, or say what is wrong."""
-    least = 0 if unit == "seconds" else 1
+    least, most = RANGE[unit]
     wanted = f"{key} = {{ value = (in {unit}), source = (where it is from) }}"
     match given:
         case {"value": value, "source": str(source), **others}:
             _check_keys(f"{path}: {key!r}", others, ("value", "source"))
-            if not _is_within(value, least, MOST):
+            if not _is_within(value, least, most):
                 raise ValueError(
-                    f"{path}: {key!r} must be a number from {least} to {MOST:g} in "
+                    f"{path}: {key!r} must be a number from {least:g} to {most:g} in "
                     f"{unit}, not {shortened(value)}"
                 )
             number: float = value

@@ -169,6 +169,17 @@ def test_a_rule_that_returns_what_may_not_leave_is_named(cache, returned, messag
 
 
 @pytest.mark.parametrize("cache", CACHES)
+def test_a_rule_that_takes_tensors_out_itself_is_named(cache):
+    def thorough(cache, locked):
+        victim = next(t for t in cache.used if t not in locked)
+        del cache.used[victim]
+        return victim
+
+    with pytest.raises(ValueError, match="rule 'thorough' changed which tensors"):
+        cache(plan_of("-> a", "-> b", "b -> c", "a ->"), 2 * SIZE, thorough)
+
+
+@pytest.mark.parametrize("cache", CACHES)
 def test_a_rule_that_gives_up_too_early_is_named_on_a_net(cache):
     """Returned early, None once made the refined cache move other runs' tensors."""
     rule = iter(range(10**9))

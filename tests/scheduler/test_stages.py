@@ -288,6 +288,8 @@ def test_what_is_held_throughout_is_neither_recomputed_nor_copied():
         ("transfers", "lru"),
         ("algorithms", None),
         ("overwrite", "weights"),
+        ("overwrite", "per tensor"),
+        ("algorithms", "per tensor"),
         ("capacity", -1),
         ("slab", -1),
         ("host_capacity", -1),
@@ -296,6 +298,19 @@ def test_what_is_held_throughout_is_neither_recomputed_nor_copied():
 def test_an_option_that_is_not_there_is_refused_by_name(what, value):
     with pytest.raises(ValueError, match=f"^{what} .*{value}.*: must be"):
         Options(**{what: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ahead": 2}, "ahead is of transfers 'offload', not 'cache'"),
+        ({"victim": next}, "victim is of transfers 'cache', not 'offload'"),
+    ],
+)
+def test_an_argument_that_these_transfers_do_not_use_is_refused(given, message):
+    transfers = "offload" if "victim" in given else "cache"
+    with pytest.raises(ValueError, match=message):
+        schedule(route(random_net(5, 2)), Options(transfers=transfers), **given)
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,10 @@ def test_a_file_of_ones_own_works_like_those_that_come_with_snref(tmp_path):
         (
             "288e9",
             "'fast'",
-            "'bandwidth' must be a number from 1 to .* in bytes/s, not",
+            r"'bandwidth' must be a number from 1e\+06 to .* in bytes/s, not",
         ),
+        ("288e9", "288", "'bandwidth' must be .*, not 288"),  # in GB/s
+        ("5e-6", "5", "'launch_latency' must be .* from 0 to 1 in seconds, not 5"),
         ("288e9", "-1", "'bandwidth' must be .*, not -1"),
         ("288e9", "inf", "'bandwidth' must be .*, not inf"),
         ("288e9", "nan", "'bandwidth' must be .*, not nan"),
