@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import ceil, prod
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from matplotlib.figure import Figure
 import snref.kernels
 from figures.claims import Claim
 from snref.device.views import viewed
+from snref.layers.base import Declarations
 from snref.net import Net, route
 from snref.nets import find
 from snref.plans import Launch, Tensor
@@ -55,14 +57,15 @@ WARP = 32
 
 NETS = {"alexnet": 2, "resnet50": 2, "inception_v4": 2, "densenet121": 2, "unet": 2}
 NETS |= {"lenet": 64}
-"""Networks, and their batches, that together launch every kernel."""
+DECLARATIONS: tuple[Declarations, ...] = "original", "reuse"
+"""Networks, their batches, and declarations that together launch every kernel."""
 
 
 @dataclass(frozen=True)
 class Use:
     """How a kernel is launched: the types of its arguments and the shape of a block.
 
-    types: the rank of an array of float32, or "labels", "int", "float".
+    types: the rank of an array of float32; -rank of one of int32; or "int", "float".
     """
 
     types: tuple[int | str, ...]
@@ -111,9 +114,9 @@ def kernels() -> dict[str, Any]:
 def uses() -> dict[str, set[Use]]:
     """How the networks launch the kernels, and how the simple versions are launched."""
     found = {name: {use} for name, use in SIMPLE.items()}
-    for name, batch in NETS.items():
-        for launch in launches(find(name, batch)):
-            types = [
+    for (name, batch), declarations in product(NETS.items(), DECLARATIONS):
+        for launch in launches(find(name, batch).with_options(declarations)):
+            types: list[int | str] = [
                 tensor_type(tensor, launch)
                 for tensor in (*launch.outputs, *launch.inputs)
             ]
@@ -138,9 +141,19 @@ def launches(net: Net) -> Iterator[Launch]:
                 )
 
 
-def tensor_type(tensor: Tensor, launch: Launch) -> int | str:
+def tensor_type(tensor: Tensor, launch: Launch) -> int:
     rank = len(viewed(tensor.shape, launch.view))
-    return rank if tensor.dtype == "float32" else "labels"
+    return rank if tensor.dtype == "float32" else -rank
+
+
+def numba_type(kind: int | str) -> Any:
+    """The type of an argument, as Numba names it."""
+    from numba import float32, int32, int64
+    from numba.types import Array
+
+    if isinstance(kind, int):
+        return Array(float32 if kind > 0 else int32, abs(kind), "C")
+    return {"int": int64, "float": float32}[kind]
 
 
 def scalar_type(scalar: int | float | str) -> str:
@@ -212,8 +225,7 @@ def resources(
 
 def compiled(kernel: Any, types: tuple[int | str, ...], capability: Capability) -> str:
     """The kernel in PTX."""
-    from numba import cuda, float32, int32, int64
-    from numba import types as numba_types
+    from numba import cuda
     from numba.cuda import dispatcher
 
     class StandIn:
@@ -221,11 +233,7 @@ def compiled(kernel: Any, types: tuple[int | str, ...], capability: Capability) 
 
         compute_capability = capability
 
-    named = {"labels": numba_types.Array(int32, 1, "C"), "int": int64, "float": float32}
-    signature = tuple(
-        named[t] if isinstance(t, str) else numba_types.Array(float32, t, "C")
-        for t in types
-    )
+    signature = tuple(map(numba_type, types))
     with patch.object(dispatcher, "get_current_device", StandIn):
         ptx, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability)
     return str(ptx)

@@ -2,8 +2,6 @@
 are proved not to be, so their loads stay plain and LLVM vectorises them."""
 
 import pytest
-from numba import float32, int32, int64
-from numba.core.types import Array
 
 from figures import resources
 from snref.simt import ir
@@ -15,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 KERNELS = resources.kernels()
 USES = resources.uses()
-NUMBERS = {"int": int64, "float": float32, "labels": Array(int32, 1, "C")}
 # A label may be any number. Of the rows that max_backward writes it is not proved,
 # and it is as fast without a proof.
 WRAPPED = {"softmax.losses": 1, "pool.max_backward": 2}
@@ -24,10 +21,7 @@ WRAPPED = {"softmax.losses": 1, "pool.max_backward": 2}
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_indices_are_proved_not_to_be_negative(name: str) -> None:
     for use in USES[name]:
-        types = [
-            NUMBERS[t] if isinstance(t, str) else Array(float32, t, "C")
-            for t in use.types
-        ]
+        types = [resources.numba_type(kind) for kind in use.types]
         block = use.block if isinstance(use.block, tuple) else (use.block,)
         x, y, z = (*block, 1, 1)[:3]
         made = indices(webs(front(KERNELS[name], (x, y, z), types)))
