@@ -300,8 +300,12 @@ def _backward_runs(
 
 def inference(net: Net) -> Plan:
     """Return the forward of every layer as it is when the net is evaluated."""
-    runs = (Run(n.name, "forward", n.layer.inference(n)) for n in net.nodes)
-    return Plan(tuple(runs))
+    return Plan(
+        tuple(
+            Run(n.name, "forward", n.layer.inference(n), n.layer.checkpoint)
+            for n in net.nodes
+        )
+    )
 
 
 def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:

@@ -107,7 +107,24 @@ def net_of(arguments: argparse.Namespace, name: str | None = None) -> Net:
     from snref.nets import find
 
     net = find(name or arguments.net, arguments.batch, arguments.input_size)
-    return net.with_options(arguments.declarations, arguments.fork)
+    return with_options(net, arguments)
+
+
+def with_options(net: Net, arguments: argparse.Namespace) -> Net:
+    """Return the net under the declarations and the kind of fork that were typed.
+
+    Raises ValueError for others than those of the preset, if it decides them.
+    """
+    from snref.planning.planned import JOINT
+
+    typed = arguments.declarations, arguments.fork
+    if getattr(arguments, "preset", None) == JOINT and not (
+        typed[0] in (None, "reuse") and typed[1] in (None, "share")
+    ):
+        raise ValueError(
+            "preset 'joint' plans with --declarations reuse and --fork share: omit both"
+        )
+    return net.with_options(*typed)
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:

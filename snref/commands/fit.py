@@ -142,8 +142,7 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
         first, second, last = DEEPER
         name = f"resnet:{first},{second},{size},{last}"
         deep = find(name, net.batch, arguments.input_size)
-        deep = deep.with_options(arguments.declarations, arguments.fork)
-        return prepared(deep, arguments.preset)
+        return prepared(shared.with_options(deep, arguments), arguments.preset)
 
     limit = DEEPEST if arguments.deeper else LARGEST_BATCH
     # The lower bound has a quickest plan. No planner has one below it.

@@ -148,12 +148,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"on the CPU, since the GPU does not work: {found.says}")
         print("snref doctor names what repairs it\n")
     saved = checkpoints.load(Path(arguments.resume)) if arguments.resume else None
-    net = built(
-        arguments.net,
-        arguments.batch,
-        arguments.input_size,
-        saved.about.input if saved else None,
-    ).with_options(arguments.declarations, arguments.fork)
+    shape = saved.about.input if saved else None
+    net = built(arguments.net, arguments.batch, arguments.input_size, shape)
+    net = shared.with_options(net, arguments)
     settings, epochs = _settings(arguments, saved)
     memory, compare = arguments.memory, arguments.compare
     costs = Costs.from_csv(arguments.costs) if arguments.costs else None

@@ -145,8 +145,14 @@ def plan_route(
         return "least time", options, made
     if preset == JOINT:
         over: Overrides = {"overwrite": "activations", **overrides}
-        if capacity is None:
+        if capacity is None:  # the least that there is a plan for, under these options
             capacity = lower_bound(overwrite(whole, over["overwrite"]))
+            try:
+                least_time(whole, costs, capacity, effort=effort, **over)
+            except OutOfMemory as error:
+                if error.step == "the host":
+                    raise
+                capacity = error.least
         options, made = least_time(whole, costs, capacity, effort=effort, **over)
         return JOINT, options, made
     preset = preset or "superneurons"

@@ -21,10 +21,12 @@ from snref.layers import BatchNorm
 from snref.layers.base import Node
 from snref.layers.fork import Fork
 from snref.net import Net, inference, route
+from snref.planning.quickest import least_time
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
 from snref.scheduler import Options, schedule
 from snref.scheduler.options import PER_TENSOR
+from snref.timing.roofline import costs, machine
 from snref.training import checkpoint as checkpoints
 from snref.training.checkpoint import About, Checkpoint, Keeper, Position
 from snref.training.iteration import Iteration, NotFinite
@@ -394,11 +396,24 @@ def _settings(node: Node) -> str:
 
 
 def _fitted(whole: Plan, within: Options) -> Plan:
-    """Plan a smaller batch in the slab of the larger one."""
-    if PER_TENSOR not in (within.recompute, within.transfers):
-        with suppress(OutOfMemory):  # other addresses can need more
-            return schedule(whole, within)
-    return schedule(whole, _cached(within))
+    """Plan a smaller batch in the memory of the larger one."""
+    cached = _cached(within)
+    # Other addresses can need more than the same rules did for the larger batch.
+    per_tensor = PER_TENSOR in (within.recompute, within.transfers)
+    for options in (cached,) if per_tensor else (within, cached):
+        with suppress(OutOfMemory):
+            return schedule(whole, options)
+    # The cache needs memory of the host, where recomputation may do.
+    assert within.slab is not None
+    _, plan = least_time(
+        whole,
+        costs(whole, machine("k40c")),
+        within.slab,
+        host_capacity=within.host_capacity,
+        overwrite=within.overwrite,
+        algorithms=within.algorithms,
+    )
+    return plan
 
 
 def _cached(options: Options) -> Options:

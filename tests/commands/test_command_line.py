@@ -293,6 +293,8 @@ def test_costs_may_be_measured_ones(command, tmp_path):
         ("plan alexnet --preset offload --host-memory 1", 1, ["--host-memory"]),
         ("plan lenet --preset baseline --recompute cost", 2, ["need liveness"]),
         ("plan lenet --preset baseline --transfers demand", 2, ["need liveness"]),
+        ("plan lenet --preset joint --declarations lean", 2, ["--declarations reuse"]),
+        ("train digits --preset joint --fork copy", 2, ["--fork share: omit both"]),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(command, line, code, words, tmp_path):

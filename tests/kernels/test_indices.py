@@ -13,9 +13,9 @@ pytestmark = pytest.mark.slow
 
 KERNELS = resources.kernels()
 USES = resources.uses()
-# A label may be any number. Of the rows that max_backward writes it is not proved,
-# and it is as fast without a proof.
-WRAPPED = {"softmax.losses": 1, "pool.max_backward": 2}
+# A label may be any number. Of the rows that the gradients of max pooling write it is
+# not proved, and max_backward is as fast without a proof.
+WRAPPED = {"softmax.losses": 1, "pool.max_backward": 2, "pool.max_scatter": 3}
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))

@@ -163,6 +163,7 @@ def test_two_launches_give_the_gradient_the_same_bits_over_the_image(
     ties = rng.integers(-2, 3, case.x).astype(np.float32)
     some = np.where(rng.random(case.x) < 0.2, np.float32(np.nan), ties)
     flat = [np.full_like(ties, value) for value in (0, -np.inf, np.nan)]
+    flat[-1].flat[-1] = 0  # the tests in check mode take an array of NaN for unwritten
     for x in (normal(rng, case.x), ties, some, *flat):
         (expected,) = compute("max_backward", case)(x, dy)
         index = np.full(case.y, -1, np.int32)

@@ -142,7 +142,7 @@ def test_a_launch_that_cannot_be_is_refused_before_training(
 
 
 def test_a_kernel_that_does_not_compile_is_named_with_its_layer_and_line(mine):
-    where = r"layer 'scale', forward: kernel mine:wrong: .*mine.py:\d+: wrong: name undefined is"
+    where = r"layer 'scale', forward: kernel mine:wrong: .*mine.py:\d+: wrong: name "
     with pytest.raises(LaunchError, match=where):
         train(net_of("mine:wrong"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from snref.layers import Add, AveragePool, Conv, Linear, ReLU, Softmax
 from snref.layers.base import Declarations
-from snref.net import Net, route
+from snref.net import Net, inference, route
 from snref.nets import find, random_net
 from snref.planning.exchange import graph_from_json, graph_to_json, plan_from_json
 from snref.planning.fit import fitted
@@ -223,7 +223,16 @@ def test_merged_gradients_are_not_resident() -> None:
     assert joint.total_bytes == 1_087_337_956
 
 
-@pytest.mark.parametrize("name", ["alexnet", "resnet50"])
+@pytest.mark.parametrize("net", NETS)
+def test_evaluation_needs_no_more_than_training(net: str) -> None:
+    made = find(net, batch=2).with_options("reuse", "share")
+    evaluated = lower_bound(overwrite(inference(made), "activations"))
+    assert evaluated <= lower_bound(reused(made))
+
+
+@pytest.mark.parametrize(
+    "name", ["alexnet", pytest.param("resnet50", marks=pytest.mark.slow)]
+)
 def test_no_plan_is_quicker_than_the_bound_of_plans_over_activations(name: str) -> None:
     pytest.importorskip("scipy")
     joint = plan(find(name, batch=8), preset="joint", effort=0.1)

@@ -61,6 +61,14 @@ def test_every_image_of_an_epoch_is_seen_and_the_last_batch_is_smaller(resnet, i
     assert all(p.nbytes <= trained.planned.total_bytes for p in seen)
 
 
+@pytest.mark.parametrize("given", [{}, {"host_memory": 0}])
+def test_joint_trains_a_net_with_joins_in_the_memory_that_it_plans(
+    resnet, images, given
+):
+    trained = run(resnet, images, preset="joint", **given)
+    assert run(resnet, images, preset="baseline").digest == trained.digest
+
+
 @pytest.mark.parametrize("preset", ["baseline", "cache", "offload"])
 def test_smaller_batches_and_evaluation_stay_within_the_slab(resnet, images, preset):
     trained = run(resnet, images, preset=preset)

@@ -115,11 +115,11 @@ class Frontier:
     @cached_property
     def lowest(self) -> Point:
         """The plan of the fewest bytes that is found."""
-        *_, (point, _) = self._descent()
+        *_, point = self._descent()
         return point
 
-    def _descent(self) -> Iterator[tuple[Point, int]]:
-        """Plans of fewer and fewer bytes, each with bytes for which none is found."""
+    def _descent(self) -> Iterator[Point]:
+        """Plans of fewer and fewer bytes."""
         low = self.least
         for coarse in range(self.coarse):
             point = self._on_coarse_level(coarse)
@@ -128,7 +128,7 @@ class Frontier:
             low = self._level(coarse, 0)
         else:
             point = self.top
-        yield point, low
+        yield point
         # Between two coarse levels: halve the range until it is narrow.
         while extent(point.plan) - low > max(ALIGNMENT, low // 1000):
             middle = (low + extent(point.plan)) // 2
@@ -136,17 +136,11 @@ class Frontier:
             if other is None:
                 low = middle
             else:
-                point = other
-            yield point, low
+                yield (point := other)
 
     def _below_the_levels(self, capacity: int) -> Point | None:
         """The first plan of the descent that fits, None if none does."""
-        for point, low in self._descent():
-            if extent(point.plan) <= capacity:
-                return point
-            if capacity <= low:
-                break
-        return None
+        return next((p for p in self._descent() if extent(p.plan) <= capacity), None)
 
     def _on_coarse_level(self, coarse: int) -> Point | None:
         """The plan of a coarse level; found once, and those below it before."""
