@@ -163,9 +163,10 @@ def _aim(share: float) -> float:
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     """Draw times the bound against the share of what liveness needs."""
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for across, machine in zip(panels, MACHINES, strict=True):
+    measured = [m for m in MACHINES if any(row["machine"] == m for row in rows)]
+    figure = Figure(figsize=(9, 1 + 3 * len(measured)), layout="constrained")
+    panels = figure.subplots(len(measured), 2, sharex=True, sharey=True, squeeze=False)
+    for across, machine in zip(panels, measured, strict=True):
         for axes, declarations in zip(across, DECLARATIONS, strict=True):
             for net in NETS:
                 of_it = [r for r in rows if _key(r)[:3] == (machine, declarations, net)]
