@@ -16,7 +16,7 @@ from contextlib import suppress
 import numpy as np
 from llvmlite import ir
 from numba import float64, njit, types
-from numba.core import boxing, imputils, pythonapi
+from numba.core import boxing, config, imputils, pythonapi
 from numba.core.datamodel import default_manager, models
 from numba.core.pythonapi import NativeValue
 from numba.core.registry import cpu_target
@@ -292,8 +292,10 @@ _in_math(math.fabs, habs)
 _in_math(math.trunc, htrunc)
 
 # Numba registers what GPUs do with float16 for all targets: have it come before.
+# Numba's simulator does not have it.
 with suppress(ImportError):
-    import numba.cuda.cudaimpl  # noqa: F401
+    if not config.ENABLE_CUDASIM:
+        import numba.cuda.cudaimpl  # noqa: F401
 cpu_target.target_context.refresh()
 cpu_target.target_context.install_registry(_made)
 cpu_target.typing_context.install_registry(_types)

@@ -167,7 +167,9 @@ else:
 def test_the_doctor_names_what_is_wrong_and_what_repairs_it(kernels_beside, case):
     settings, mark, says, repair = FINDINGS[case]
     code, out, err = kernels_beside("-m", "snref", "doctor", **settings)
-    (line,) = re.findall(f"\ncuda  {mark}  (.*)", out)
+    found = re.search(f"\ncuda  {mark}  (.*)", out)
+    assert found, out + err
+    line = found[1]
     assert says in line
     assert f"  {repair}\n" in out if repair else out.endswith("nothing to repair\n")
     if case != "simulated":  # there the CPU device does not work, either

@@ -239,10 +239,15 @@ def test_dynamic_shared_memory_is_a_number_of_bytes_that_there_is(nbytes):
         simt.compile(examples.scale)[1, 32, 0, nbytes]
 
 
-def test_numba_s_simulator_is_in_the_way(monkeypatch):
-    monkeypatch.setattr(run.config, "ENABLE_CUDASIM", 1)
-    with pytest.raises(RuntimeError, match="NUMBA_ENABLE_CUDASIM is set"):
-        simt.compile(examples.scale)
+def test_numba_s_simulator_is_in_the_way():
+    program = "from snref import simt; simt.compile(print)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.endswith("RuntimeError: NUMBA_ENABLE_CUDASIM is set: unset it\n")
 
 
 @pytest.mark.parametrize(
