@@ -28,6 +28,7 @@ def commands():
             yield " ".join(words.split())
 
 
+@pytest.mark.slow
 def test_every_command_can_be_typed_and_what_plans_works(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").mkdir()
@@ -42,7 +43,11 @@ def test_every_command_can_be_typed_and_what_plans_works(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("column", "net"), [(1, find("alexnet", 200)), (2, find("resnet50", 32))]
+    ("column", "net"),
+    [
+        (1, find("alexnet", 200)),
+        pytest.param(2, find("resnet50", 32), marks=pytest.mark.slow),
+    ],
 )
 def test_the_table_of_presets_has_the_peaks_that_are_planned(column, net):
     rows = re.findall(r"^\| `(\S+)` \|.*\| (.*) \| (.*) \|$", README, re.MULTILINE)

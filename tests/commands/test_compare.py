@@ -98,6 +98,7 @@ def test_nothing_of_ours_on_the_same_terms_is_quicker_than_least_time(
             assert float(row["times least time"]) >= 1, name
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_or_not_apply_is_a_row_that_says_why(compare):
     row = compare("resnet50 --batch 2 --memory 400MB --policy checkmate,baseline")
     assert "does not fit: least" in row["baseline"]["at step"]

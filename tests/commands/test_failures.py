@@ -154,6 +154,7 @@ def test_an_error_is_not_printed_where_the_output_goes(tmp_path):
 # Installations and limits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_llvmlite_is_named_before_training_begins(tmp_path, how):
     (tmp_path / "llvmlite").mkdir()

@@ -170,6 +170,7 @@ def test_half_precision_halves_activations_and_gradients_but_for_the_loss(comman
         assert lower_bound(made) < lower_bound(whole)
 
 
+@pytest.mark.slow
 def test_the_bytes_that_a_plan_keeps_on_the_host_are_told_and_limited(command):
     line = "alexnet --batch 200 --memory 1.5GiB"
     _, report = fit(command, line)
@@ -194,6 +195,7 @@ def test_the_total_of_training_is_told_beside_the_papers(command):
     assert report["without_image_gradient"] is None
 
 
+@pytest.mark.slow
 def test_less_host_memory_never_makes_the_batch_larger(command):
     line = "lenet --batch 4 --memory 6MB"
     batches = [

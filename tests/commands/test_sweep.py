@@ -29,6 +29,7 @@ def sweep(capsys):
     return run
 
 
+@pytest.mark.slow
 def test_there_is_a_row_for_each_planner_and_size(sweep):
     line = "alexnet --batch 8 --policy chen,cache,least-time --memory 800MB:900MB:3"
     rows = sweep(line)
@@ -50,6 +51,7 @@ def test_there_is_a_row_for_each_planner_and_size(sweep):
         assert (row["overwrite"], row["algorithms"]) == ("gradients", "exact")
 
 
+@pytest.mark.slow
 def test_the_sizes_go_by_default_from_the_least_to_what_liveness_needs(sweep):
     rows = sweep("alexnet --batch 8 --policy liveness,least-time")
     quickest = [row for row in rows if row["plan"] == "least time"]
@@ -108,6 +110,7 @@ def test_a_picture_is_drawn_by_the_file_s_ending(capsys, tmp_path, ending, begin
     assert "least time" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_everything_fits_in_the_examples(sweep):
     readme = Path(snref.__file__).parents[1] / "README.md"
     typed = re.findall(r"^snref (sweep .*) --out sweep.png", readme.read_text(), re.M)

@@ -338,7 +338,13 @@ def test_a_file_of_ones_own_is_trained_on(command, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to one process")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SIGINT",
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ("SIGTERM", "SIGHUP")),
+    ],
+)
 def test_a_signal_stops_after_the_iteration_and_saves_what_can_be_resumed(
     tmp_path, name
 ):

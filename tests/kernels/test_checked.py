@@ -28,7 +28,7 @@ def test_a_layer_s_kernels_make_no_mistake(layer: str) -> None:
     # Not the tests about more threads, spoilt inputs or such of NaN, nor large
     # statistics.
     chosen = " and ".join(f"not {word}" for word in NOT)
-    command = [sys.executable, "-m", "pytest", "-q", "-n0"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "not full"]
     command += ["-p", "tests.kernels.checked"]
     command += ["-k", chosen, f"tests/kernels/test_{layer}.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

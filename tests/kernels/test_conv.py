@@ -79,6 +79,8 @@ class Case:
 
 
 # No size a multiple of a tile, unless the point is that it is one.
+QUICK = {"3x3", "3x3, even sizes", "3x3, groups", "3x3, stride 2", "1x1, stride 2"}
+QUICK |= {"5x5, one channel"}
 CASES = {
     "3x3": Case((2, 5, 9, 11), (7, 5, 3, 3), padding=(1, 1, 1, 1)),
     "3x3, even sizes": Case((2, 16, 8, 16), (32, 16, 3, 3), padding=(1, 1, 1, 1)),
@@ -129,7 +131,10 @@ def computation(algorithm: Algorithm, output: tuple[int, ...]) -> Compute:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES],
+)
 def test_algorithms_are_the_convolution_and_of_one_order_the_same_bits(
     name: str, part: Part, rng: np.random.Generator
 ) -> None:

@@ -45,6 +45,7 @@ def launches_of(layer: Layer, x: Shape) -> dict[str, Launch]:
     return {launch.kernel: launch for launch in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", VERSIONS)
 def test_every_version_gives_the_same_bits(
     operation: str, rng: np.random.Generator

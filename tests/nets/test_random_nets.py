@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TypeAlias
 
+import pytest
+
 from snref.layers import Conv, Fork
 from snref.net import Net, route
 from snref.nets import random_net
@@ -65,6 +67,7 @@ def features(net: Net) -> Iterator[str]:
                 yield f"in place: {setting}"
 
 
+@pytest.mark.slow
 def test_every_feature_occurs() -> None:
     coverage: Counter[str] = Counter()
     lengths: Counter[int] = Counter()

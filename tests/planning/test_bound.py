@@ -112,7 +112,13 @@ def test_a_copy_that_begins_before_the_first_gap_is_no_plan_below_the_bound():
     assert 149.0 < bound(Problem(whole, costs, "exact"), 1536, 150.0) <= 150.0
 
 
-@pytest.mark.parametrize("name", ["alexnet", "random:1", "random:2", "random:5"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "random:1",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("alexnet", "random:5")),
+    ],
+)
 def test_no_plan_of_ours_is_below_the_bound(name):
     net = find(name, batch=8)
     problem, whole = problem_of(net), route(net)
@@ -177,7 +183,13 @@ def test_a_policy_that_does_more_than_the_options_allow_has_no_bound():
     assert 0 < planned.bound_seconds <= planned.timeline.seconds
 
 
-@pytest.mark.parametrize("name", ["alexnet", "random:2", "random:5"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "random:2",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("alexnet", "random:5")),
+    ],
+)
 @pytest.mark.parametrize("share", [1.0, 1.3, 2.0])
 def test_the_causes_of_the_distance_add_up(name, share):
     net = find(name, batch=8)

@@ -162,6 +162,7 @@ def check_frontier(net: Net, count: int) -> None:
         before = result
 
 
+@pytest.mark.slow
 def test_more_memory_never_gives_a_slower_plan_nor_less_a_higher_peak():
     for seed in range(3):
         check_frontier(random_net(seed), 5)
@@ -212,6 +213,7 @@ def slower_than_presets(net: Net, count: int) -> list[tuple[str, int, float]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["alexnet", "random:1"])
 def test_no_preset_is_quicker_in_the_memory_that_it_needs(name):
     assert slower_than_presets(find(name, batch=16), 2) == []
@@ -301,6 +303,7 @@ def test_a_frontier_that_is_asked_again_answers_as_a_new_one():
         assert str(asked.best(size).plan) == str(point.plan)
 
 
+@pytest.mark.slow
 def test_the_same_problem_gives_the_same_plan():
     net = find("random:4", batch=4)
     _, costs = problem_of(net)

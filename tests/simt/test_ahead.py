@@ -99,6 +99,7 @@ def test_a_helper_that_dies_at_once_is_no_problem(monkeypatch):
         assert helper.wait(60) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_ctrl_c_is_for_the_parent():
     assert compile_ahead(jobs(*range(32, 32 * 17, 32))) == 1
@@ -109,6 +110,7 @@ def test_ctrl_c_is_for_the_parent():
     assert all(job.done() for job in jobs(*range(32, 32 * 17, 32)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills a process as POSIX does")
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM"])
 def test_a_helper_does_not_outlive_its_parent(tmp_path, how):

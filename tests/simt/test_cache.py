@@ -146,6 +146,7 @@ def test_code_that_calls_itself_is_not_kept(own):
     assert not list(own.glob("*" + cache.CODE))
 
 
+@pytest.mark.slow
 def test_a_copy_of_program_and_cache_compiles_nothing():
     """In another folder, with the kernels in other lines, and for another user."""
     with tempfile.TemporaryDirectory() as name:

@@ -57,7 +57,13 @@ def outcome(name: str) -> simt.KernelError | None:
     return None
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in DO_NOT_RUN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if number % 2 else [])
+        for number, name in enumerate(n for n in PROGRAMS if n not in DO_NOT_RUN)
+    ],
+)
 def test_an_unchanged_program_runs(name):
     assert outcome(name) is None
 
@@ -72,6 +78,7 @@ def test_a_refusal_names_its_rule_and_line(name):
     assert 0 < int(line) <= len(PROGRAMS[name].read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_nine_in_ten_example_kernels_of_the_manual_run(capsys):
     refused = Counter(DO_NOT_RUN[n] for n in MANUAL if outcome(n) is not None)
     run = len(MANUAL) - refused.total()

@@ -91,6 +91,7 @@ def test_so_do_those_of_random_nets_in_the_least_memory(seed):
     assert session.device.slab == extent(planned.plan)
 
 
+@pytest.mark.slow
 def test_learning_is_more_than_guessing_and_does_not_depend_on_the_plan():
     whole = run("digits", None, epochs=2, preset="baseline", batch=64)
     spared = run("digits", None, epochs=2, memory="1MB", batch=64)
