@@ -97,6 +97,13 @@ def test_a_tutorial_has_the_parts_that_its_readers_expect(tutorial):
         assert re.findall(r"^(\d)\. ", part, re.M) == ["1", "2", "3"]
 
 
+def test_the_second_tutorial_builds_a_network_in_less_than_200_lines():
+    text = TUTORIALS[1].read_text(encoding="utf-8").split("# ## The real one")[0]
+    _, *parts = (source for kind, source in cells(text) if kind == "code")
+    code = "\n".join(parts)  # the first part imports, for the comparison, too
+    assert 100 < sum(map(bool, code.splitlines())) < 200
+
+
 def test_every_tutorial_begins_with_the_same_cell(tutorial):
     """It loads snref, or says how to install it. It holds no address."""
     text = tutorial.read_text(encoding="utf-8")
