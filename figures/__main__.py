@@ -1,19 +1,23 @@
-"""Draw a figure, measure its data, or compare all figures with the papers.
+"""Draw figures, measure their data, or compare all of them with the papers.
 
-A figure is a module of this package with three functions and nothing global:
+A figure is a module of this package with functions and nothing global:
 
     measure() -> rows          dictionaries with the same keys, in the order of the CSV
     draw(rows) -> Figure       draws, computes nothing
-    compare(rows) -> claims    of the papers: see ``Claim``
 
 It may also have
 
+    search(rows) -> rows       instead of measure, where that takes long or needs a
+                               quiet machine: yields, one after the other, the rows that
+                               are not there yet
+    measure_net(name, batch) -> rows   the same for another net
+    compare(rows) -> claims    of the papers: see ``snref/papers``
+    caption(rows) -> str       a sentence on what to see; else its docstring's first one
     text(rows) -> str          tables, to be printed
-    search(rows) -> rows       instead of measure, where that takes long: yields, one
-                               after the other, the rows that are not there yet
 
-``--measure long`` searches, and writes each row at once. So it can be stopped with
-Ctrl-C, and begun again later; the head of the CSV says with which versions it was made.
+Without NAME all figures are drawn, or measured. ``--measure long`` searches, and writes
+each row at once. So it can be stopped with Ctrl-C, and begun again later; the head of
+the CSV says with which versions it was made.
 """
 
 import argparse
@@ -23,7 +27,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -33,12 +37,19 @@ from matplotlib.figure import Figure
 
 import figures
 import snref
-from figures.claims import Claim, table
+from figures import gallery
+from figures.claims import Claim, recalled, table
+from snref.commands.arguments import at_least_one
+from snref.commands.progress import Progress
+from snref.nets import find
 from snref.support.files import check_writable, complain, replacing, write
 from snref.support.imports import blamed, imported
 from snref.support.units import shortened
+from snref.views import styled
 
 HERE = Path(__file__).parent
+NO_FIGURES = "claims", "gallery"
+FORMS = ".png", ".pdf"  # git ignores the latter
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [*_names(), "compare"]
     parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument(
+        "name", choices=names, metavar="NAME", help=", ".join(names), nargs="?"
+    )
     parser.add_argument(
         "--measure",
         nargs="?",
@@ -55,17 +68,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="measure anew; long: go on with a measurement that takes long",
     )
     parser.add_argument(
+        "--net",
+        metavar="NET",
+        help="measure and draw the figure for this net, or for MODULE:FUNCTION",
+    )
+    parser.add_argument("--batch", type=at_least_one, metavar="N", help="of that net")
+    parser.add_argument(
         "--out",
         type=Path,
-        default=HERE,
         metavar="FOLDER",
-        help="where data/ and pictures/ are; default: beside the scripts",
+        help="where data/ and pictures/ are; default: beside the scripts, with --net "
+        "the working folder",
     )
     arguments = parser.parse_args(argv)
+    if arguments.batch and not arguments.net:
+        parser.error("--batch is of a net: add --net")
+    folder = arguments.out or (Path() if arguments.net else HERE)
     try:
+        if arguments.net:
+            return _of_net(arguments.name, arguments.net, arguments.batch, folder)
         if arguments.name == "compare":
-            return _compare(arguments.out)
-        return _figure(arguments.name, arguments.out, arguments.measure)
+            return _compare(folder)
+        if arguments.name is None:
+            return _all(folder, arguments.measure)
+        return _figure(arguments.name, folder, arguments.measure)
     except KeyboardInterrupt:
         complain("figures: stopped; what is measured is written")
         return 1
@@ -77,14 +103,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _names() -> list[str]:
-    """Return the names of the figures: all modules but claims and those with "_"."""
+    """Return the names of the figures: all modules that are not for all of them."""
     names = (info.name for info in iter_modules(figures.__path__))
-    return [name for name in names if name != "claims" and not name.startswith("_")]
+    return [n for n in names if n not in NO_FIGURES and not n.startswith("_")]
+
+
+def _all(folder: Path, measure: str | None) -> int:
+    """Draw all figures; measure those first that take as long as is asked for.
+
+    Returns 1 if one of them cannot be measured or drawn.
+    """
+    worst = 0
+    names = _names()
+    with Progress("figures", len(names)) as progress:
+        for name in names:
+            progress.show(name)
+            try:
+                asked = measure == ("long" if _has(name, "search") else "anew")
+                worst |= _figure(name, folder, measure if asked else None)
+            except ValueError as error:
+                complain(f"figures: {error}")
+                worst = 1
+    return worst
 
 
 def _figure(name: str, folder: Path, measure: str | None) -> int:
     """Draw a figure from its data, measured now or before, and print its claims."""
-    data, picture = folder / "data" / f"{name}.csv", folder / "pictures" / f"{name}.png"
+    data = folder / "data" / f"{name}.csv"
     takes_long = _has(name, "search")
     if measure == "anew" and takes_long:
         raise ValueError(f"{name} takes long: --measure long")
@@ -100,24 +145,72 @@ def _figure(name: str, folder: Path, measure: str | None) -> int:
         complain(f"figures: {data}: not measured yet; add {how}")
         return 1
     rows = read(data)
-    drawn = _called(name, "draw", rows)
-    if not isinstance(drawn, Figure):
-        raise ValueError(
-            f"{name}.draw must return a Figure, returned {type(drawn).__name__}"
-        )
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(picture) as file:
-        drawn.savefig(file, dpi=150, bbox_inches="tight")
-    print(picture)
-    if _has(name, "text"):
-        print(f"\n{_called(name, 'text', rows)}\n")
+    _draw(name, rows, folder, name)
     if claims := _claims(name, rows):
         print(table(claims))
+    write(str(folder / "README.md"), gallery.page(dict(_captions(folder))))
     return 0
 
 
+def _of_net(name: str | None, net: str, batch: int | None, folder: Path) -> int:
+    """Measure and draw a figure for another net."""
+    able = [each for each in _names() if _has(each, "measure_net")]
+    if name not in able:
+        raise ValueError(f"--net is for {', '.join(able)}")
+    batch = find(net, batch).batch
+    title = f"{name}_{''.join(c if c.isalnum() else '_' for c in net)}_b{batch}"
+    data = folder / "data" / f"{title}.csv"
+    data.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(str(data))
+    _write(data, _checked_rows(name, _called(name, "measure_net", net, batch)))
+    _draw(name, read(data), folder, title)
+    return 0
+
+
+def _draw(name: str, rows: Sequence[dict[str, Any]], folder: Path, title: str) -> None:
+    """Draw the rows of a figure, and print where it is, its table and its caption."""
+    with styled():
+        drawn = _called(name, "draw", rows)
+        if not isinstance(drawn, Figure):
+            raise ValueError(
+                f"{name}.draw must return a Figure, returned {type(drawn).__name__}"
+            )
+        picture = folder / "pictures" / title
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        for form in FORMS:
+            with replacing(picture.with_name(title + form)) as file:
+                drawn.savefig(file, format=form[1:])
+    print(f"{picture}.png")
+    if _has(name, "text"):
+        print(f"\n{_called(name, 'text', rows)}\n")
+    print(_caption(name, rows))
+
+
+def _caption(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return a sentence on what to see in a figure."""
+    if _has(name, "caption"):
+        said = _called(name, "caption", rows)
+        if not isinstance(said, str):
+            raise ValueError(
+                f"{name}.caption must return text, returned {shortened(said)}"
+            )
+        return said
+    return gallery.first_sentence(import_module(f"figures.{name}").__doc__)
+
+
+def _captions(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the captions of all figures that are drawn; not of those that fail."""
+    for name in _names():
+        data, picture = folder / "data", folder / "pictures"
+        if (data / f"{name}.csv").is_file() and (picture / f"{name}.png").is_file():
+            try:
+                yield name, _caption(name, read(data / f"{name}.csv"))
+            except ValueError as error:
+                complain(f"figures: {error}")
+
+
 def _compare(folder: Path) -> int:
-    """Print the claims of all figures that are measured.
+    """Print the claims of all figures that are measured, and what is only recalled.
 
     Returns 1 if a claim fails or a figure cannot be compared.
     """
@@ -133,7 +226,7 @@ def _compare(folder: Path) -> int:
         except ValueError as error:
             complain(f"figures: {error}")
             broken = True
-    print(table(claims))
+    print(f"{table(claims)}\n\n{recalled()}")
     return int(broken or any(claim.fails for claim in claims))
 
 
@@ -190,14 +283,16 @@ def _has(name: str, function: str) -> bool:
         return hasattr(import_module(f"figures.{name}"), function)
 
 
-def _called(name: str, function: str, *rows: Sequence[dict[str, Any]]) -> Any:
+def _called(name: str, function: str, *given: Any) -> Any:
     """Call a function of a figure. Raises ValueError that says where it fails."""
     call = imported(f"figures.{name}:{function}", "figure")
     with blamed(name, "figure"):
-        return call(*rows)
+        return call(*given)
 
 
 def _claims(name: str, rows: Sequence[dict[str, Any]]) -> list[Claim]:
+    if not _has(name, "compare"):
+        return []
     claims = _called(name, "compare", rows)
     if not isinstance(claims, list | tuple) or not all(
         isinstance(c, Claim) for c in claims

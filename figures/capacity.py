@@ -9,16 +9,17 @@ python -m figures capacity --measure long
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures.claims import Claim, Kind
 from snref.commands.progress import Progress
 from snref.commands.tables import Cell, Table
 from snref.net import Net, route
 from snref.nets import find
+from snref.papers import Claim, Kind, Number, numbers
 from snref.planning.fit import Counting, Fit, fitted, largest, largest_of
 from snref.planning.quickest.frontier import Frontier
 from snref.planning.quickest.gaps import Problem
@@ -32,14 +33,11 @@ from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
 
 DEEPEST = "deepest resnet"
-PAPER = {  # batches, and layers at batch 16
-    "alexnet": 1792,
-    "vgg16": 224,
-    "inception_v4": 240,
-    "resnet50": 384,
-    "resnet101": 256,
-    "resnet152": 176,
-    DEEPEST: 1920,
+PAPER: dict[str, Number] = {  # batches, and layers at batch 16
+    number.net: number
+    for item in ("going wider", "going deeper")
+    for number in numbers(item=item, plan="superneurons")
+    if number.what in ("largest batch", "layers")
 }
 NEAREST = 1919  # below 1920: a ResNet of bottlenecks has 3 n + 2 layers
 MEMORY = {"12 GiB": 12 * 2**30, "12 GB": 12 * 10**9}
@@ -203,7 +201,9 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
     tables = []
     for memory in MEMORY:
         for host in HOST:
-            lines: list[tuple[Cell, ...]] = [("the paper", *PAPER.values())]
+            lines: list[tuple[Cell, ...]] = [
+                ("the paper", *(int(n.value) for n in PAPER.values()))
+            ]
             missing = []
             for planner in PLANNERS:
                 keys = [(what, memory, host, planner) for what in PAPER]
@@ -243,7 +243,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     others = "the other planners"
     for name in (others, *reversed(colours)):
         points = [
-            (row["largest"] / PAPER[row["net"]], places[row["net"]])
+            (row["largest"] / PAPER[row["net"]].value, places[row["net"]])
             for row in shown
             if name == (row["planner"] if row["planner"] in colours else others)
             and row["largest"]
@@ -262,7 +262,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     ticks = (0.1, 0.2, 0.5, 1, 2, 4)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    labels = [f"{what}\n{number:,}" for what, number in PAPER.items()]
+    labels = [f"{what}\n{n.value:,.0f}" for what, n in PAPER.items()]
     axes.set_yticks([*places.values()], labels, fontsize=9)
     axes.set_xlabel("largest batch, or number of layers, over the paper's")
     axes.set_title("12 GiB on the device, 128 GB on the host", loc="left", fontsize=11)
@@ -278,13 +278,14 @@ def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
     says; forks and joins stay. So it fits fewer images of a ResNet than the paper.
     """
     found = {_key(row): row["largest"] for row in rows}
-    kinds: dict[str, Kind] = {QUICKEST: "at least", "superneurons": "unexplained"}
+    kinds: dict[str, Kind] = {QUICKEST: "at least", "superneurons": "hardware"}
     claims = []
     for what, number in PAPER.items():
         for planner, kind in kinds.items():
             key = what, "12 GiB", "128 GB", planner
             if key in found:
-                paper = NEAREST if what == DEEPEST else number
+                claim = number.beside(found[key])
+                paper = NEAREST if what == DEEPEST else number.value
                 name = f"{what}, {planner}, 12 GiB"
-                claims.append(Claim(name, paper, found[key], kind, digits=0))
+                claims.append(replace(claim, what=name, paper=paper, kind=kind))
     return claims

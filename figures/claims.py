@@ -1,64 +1,40 @@
-"""What a paper says, beside what was measured here."""
+"""The claims of the papers as one table; their numbers are in ``snref/papers``."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterator, Sequence
 
-from snref.support.units import one_of
+from snref.papers import LIST, Claim, Kind, numbers
 
-Kind: TypeAlias = Literal["exact", "at most", "at least", "hardware", "unexplained"]
-VERDICTS: dict[Kind, str] = {  # of a claim that does not fail
-    "exact": "every digit",
-    "at most": "at most that",
-    "at least": "at least that",
-    "hardware": "their machine",
-    "unexplained": "not explained, not fitted",
-}
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A number of a paper.
-
-    kind   "exact": bytes and counts that follow from shapes, compared in all digits
-           that the paper prints; "at most", "at least": here it must be no more, or no
-           less, than the paper's number; "hardware": of the authors' machine, shown
-           beside and never compared; "unexplained": as it is remembered, not reproduced
-           and not fitted
-    """
-
-    what: str
-    paper: float
-    here: float
-    kind: Kind
-    digits: int = 3  # after the point, as the paper prints it
-
-    def __post_init__(self) -> None:
-        one_of(f"claim {self.what!r}, kind", self.kind, get_args(Kind))
-
-    @property
-    def fails(self) -> bool:
-        """Whether the number here is not as the paper claims."""
-        match self.kind:
-            case "exact":
-                return f"{self.here:.{self.digits}f}" != f"{self.paper:.{self.digits}f}"
-            case "at most":
-                return not self.here <= self.paper
-            case "at least":
-                return not self.here >= self.paper
-            case "hardware" | "unexplained":
-                return False
-
-    @property
-    def verdict(self) -> str:
-        return "DIFFERS" if self.fails else VERDICTS[self.kind]
+__all__ = ["Claim", "Kind", "recalled", "table"]
 
 
 def table(claims: Sequence[Claim]) -> str:
-    """The claims as text."""
-    head = f"{'what':48} {'paper':>10} {'here':>10}  verdict"
-    rows = (
-        f"{c.what:48} {c.paper:10.{c.digits}f} {c.here:10.{c.digits}f}  {c.verdict}"
-        for c in claims
+    """Return the claims as text."""
+
+    def line(claim: Claim) -> str:
+        ratio = "" if claim.ratio is None else f"{claim.ratio:.3f}"
+        order = "order" if claim.kind.startswith("at ") else claim.kind
+        return (
+            f"{claim.what:56} {claim.paper:10.{claim.digits}f} "
+            f"{claim.here:10.{claim.digits}f} {ratio:>7}  {order:8}  "
+            f"{claim.confirmed:9}  {claim.verdict}"
+        )
+
+    head = (
+        f"{'what':56} {'paper':>10} {'here':>10} {'ratio':>7}  {'kind':8}  "
+        f"{'confirmed':9}  verdict"
     )
-    return "\n".join([head, *rows])
+    return "\n".join([head, *map(line, claims)])
+
+
+def recalled() -> str:
+    """List the numbers that nobody has confirmed, and say how to confirm them."""
+
+    def lines() -> Iterator[str]:
+        yield (
+            f"Recalled, and not confirmed. Who has the papers writes yes in the column "
+            f"confirmed of {LIST.parent.parent.name}/{LIST.parent.name}/{LIST.name}:"
+        )
+        for number in numbers(confirmed="recalled"):
+            yield f"  {number.item:22} {number.name:52} {number.printed:>9}"
+
+    return "\n".join(lines())

@@ -13,7 +13,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures.claims import Claim
 from snref.commands.progress import Progress
 from snref.commands.tables import Table
 from snref.nets import find
@@ -77,8 +76,3 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """These are no claims of the papers."""
-    return []

@@ -32,7 +32,6 @@ import numba
 import numpy as np
 from matplotlib.figure import Figure
 
-from figures.claims import Claim
 from snref import simt
 from snref.device.views import number, viewed
 from snref.kernels import find
@@ -88,7 +87,8 @@ def convolution(
 
 def softmax(x: Array) -> Array:
     powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+    probabilities: Array = powers / powers.sum(1, keepdims=True)
+    return probabilities
 
 
 ALEXNET1 = (16, 96, 55, 55)
@@ -305,11 +305,12 @@ def entries(case: Case, values: Values, torch: Any) -> Iterator[Entry]:
 def versions(launch: Launch) -> Iterator[tuple[str, Launch]]:
     """The simple versions of a launch's kernel, by name, on the same tensors."""
     y = launch.outputs[0].shape
+    assert isinstance(launch.kernel, str), "our own kernels have names"
     for names in VERSIONS.values():
         for name in names if launch.kernel in names else ():
             if name.startswith("versions."):
                 convolution = launch.kernel.startswith("conv.")
-                groups = launch.scalars[-1] if convolution else 1
+                groups = int(launch.scalars[-1]) if convolution else 1
                 grid, block = grid_and_block(name, y, groups)
                 simple = replace(
                     launch, kernel=name, grid=grid, block=block, view="shape"
@@ -546,11 +547,6 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title("The kernels on the CPU device", loc="left", fontsize=11)
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """No paper has measured these."""
-    return []
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures.claims import Claim
 from snref.commands.tables import Cell, Table
 from snref.net import route
 from snref.nets import find
@@ -75,8 +74,8 @@ def _times(blocks: int) -> dict[str, float]:
         machine = roofline.machine("virtual:k40c")
         costs = timed("costs", lambda: roofline.costs(whole, machine))
         made = timed("in place", lambda: overwrite(whole, options.overwrite))
-        made = timed("recomputation", lambda: recompute(made, options.recompute))
-        made = timed("offloading", lambda: offload(made, options.transfers, 1))
+        made = timed("recomputation", lambda: recompute(made, "cost-aware"))
+        made = timed("offloading", lambda: offload(made, "offload", 1))
         made = timed("liveness", lambda: free_dead(made))
         peak = timed("peak", lambda: max(memory(made, workspace=True)))
         made = timed(
@@ -117,8 +116,3 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right")
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """These are no claims of the papers."""
-    return []

@@ -14,11 +14,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures.claims import Claim
 from snref.commands.progress import Progress
 from snref.commands.sweep import evenly
 from snref.commands.tables import Cell, Table
-from snref.net import Net, route
+from snref.layers.base import Declarations
+from snref.net import ForkMode, Net, route
 from snref.nets import find
 from snref.planning.bound import bound
 from snref.planning.distance import distance
@@ -41,7 +41,10 @@ NETS = {
     "inception_v4": 32,
     "densenet121": 64,
 }
-DECLARATIONS = {"original": "copy", "lean": "share"}  # and how outputs fork
+DECLARATIONS: dict[Declarations, ForkMode] = {
+    "original": "copy",
+    "lean": "share",
+}  # and how outputs fork
 MACHINES = "k40c", "h200"
 SLABS = 10
 EFFORTS = 0.1, 1.0  # the second where the first does not come near enough
@@ -77,7 +80,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, str, int]:
 
 
 def _rows(
-    net: Net, name: str, machine: str, declarations: str
+    net: Net, name: str, machine: str, declarations: Declarations
 ) -> Iterator[dict[str, Any]]:
     whole = route(net)
     costs = roofline.costs(whole, roofline.machine(f"virtual:{machine}"))
@@ -96,6 +99,7 @@ def _rows(
             proven = proven or bound(problem, nbytes, point.seconds)
             if point.seconds <= proven * _aim(nbytes / liveness):
                 break
+        assert point is not None, "there is an effort"
         verify(point.plan, whole, capacity=nbytes, slab=nbytes)
         found = distance(point.plan, problem, nbytes, proven)
         yield {
@@ -142,13 +146,13 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
         if _misses(row)
     ]
-    heads = (*(key.replace("_", " ") for key in TOLD), *CAUSES)
+    columns = (*(key.replace("_", " ") for key in TOLD), *CAUSES)
     tables.append(
         f"Times the bound in slab 0, the lower bound, to {SLABS - 1}, what liveness "
         f"needs.\n* more than {NEAR}, or {BELOW} below a share of {SHARE} of that; "
         "causes as shares of the bound, which the unavoidable ones are part of:"
     )
-    tables.append(Table(heads, misses).text() if misses else "none")
+    tables.append(Table(columns, misses).text() if misses else "none")
     return "\n\n".join(tables)
 
 
@@ -189,8 +193,3 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         axes.set_ylabel("seconds over the bound")
     panels[0, 0].legend(frameon=False, fontsize=8)
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """These are no claims of the papers."""
-    return []

@@ -22,7 +22,6 @@ from unittest.mock import patch
 from matplotlib.figure import Figure
 
 import snref.kernels
-from figures.claims import Claim
 from snref.device.views import viewed
 from snref.layers.base import Declarations
 from snref.net import Net, route
@@ -122,6 +121,7 @@ def uses() -> dict[str, set[Use]]:
             ]
             types += [scalar_type(scalar) for scalar in launch.scalars]
             use = Use(tuple(types), launch.block)
+            assert isinstance(launch.kernel, str), "our own kernels have names"
             found.setdefault(launch.kernel, set()).add(use)
     return found
 
@@ -253,7 +253,7 @@ def occupancy(used: Resources, block: tuple[int, ...], capability: Capability) -
     return resident * warps * WARP / sm.threads
 
 
-def measure() -> list[dict[str, str | int | float]]:
+def measure() -> list[dict[str, Any]]:
     """A row for every kernel, block shape and compute capability.
 
     Raises RuntimeError where kernels cannot be compiled for GPUs.
@@ -307,8 +307,3 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(-0.3, 1)
     )
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """No paper has measured these."""
-    return []

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from figures.claims import Claim
 from snref.data import load
 from snref.layers import Conv, Dropout, Linear, MaxPool, ReLU, Softmax
 from snref.net import Net
@@ -137,8 +136,3 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.set_title("LeNet, an iteration of training, one thread")
     axes.legend()
     return figure
-
-
-def compare(rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """The papers say nothing of a CPU."""
-    return []

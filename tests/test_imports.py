@@ -42,6 +42,8 @@ ALLOWED = {
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
     "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
     "data": {"data", "numpy"},
+    "papers": {"support"},
+    "views": {"matplotlib"},
 }
 EVERYTHING = {"commands", "__main__", "training"}
 

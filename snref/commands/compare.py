@@ -1,7 +1,7 @@
 """``snref compare``: presets, policies and plans side by side, and the paper beside."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import snref
@@ -9,6 +9,7 @@ from snref.commands import arguments as shared
 from snref.commands.progress import Progress
 from snref.commands.tables import Table, put
 from snref.net import Net
+from snref.papers import Claim, Number, numbers
 from snref.planning.candidates import (
     LEAST_TIME,
     SAVINGS,
@@ -32,8 +33,7 @@ EXAMPLE = "snref compare alexnet --batch 200"
 DEMAND = ("speed-centric", "memory-centric", "superneurons")
 MIB = 2**20
 
-# (plan, what is counted, the paper's number, ours, whether it is explained)
-_Beside: TypeAlias = tuple[str, str, float, float, bool]
+_Beside: TypeAlias = tuple[Number, Claim]
 
 COLUMNS = (
     "plan",
@@ -49,41 +49,13 @@ COLUMNS = (
 )
 
 
-FIRST_FIT = "first fit: the extent if each tensor takes the first place that is free"
-PEAK, FORWARDS = "peak MiB", "extra forwards"
-DEMAND_PEAKS = (  # both ResNets have the same: they come from the first layers
-    ("speed-centric, demand", PEAK, 455.125, True),
-    ("memory-centric, demand", PEAK, 401, False),
-    ("superneurons, demand", PEAK, 401, False),
+CONFIRMED = (
+    "derived: by hand from shapes, and recalled; recalled: without its text at hand"
 )
-# Numbers of the SuperNeurons paper, recalled without its text at hand, by net and
-# batch: the plan, what is counted, the number, and whether the paper's nets and rules,
-# derived by hand, explain all its digits. The others are shown; nothing is fitted.
-PAPER: Mapping[tuple[str, int], Sequence[tuple[str, str, float, bool]]] = {
-    ("alexnet", 200): (
-        ("baseline", PEAK, 2189.437, True),
-        ("liveness", PEAK, 1489.355, True),
-        ("offload", PEAK, 1132.155, False),
-        ("speed-centric", PEAK, 993.018, True),
-        ("memory-centric", PEAK, 886.23, True),
-        ("superneurons", PEAK, 886.23, True),  # in its table of strategies
-        ("superneurons", PEAK, 886.385, False),  # in its figure by step
-        ("speed-centric", FORWARDS, 14, True),
-        ("memory-centric", FORWARDS, 23, True),
-        ("superneurons", FORWARDS, 17, True),
-    ),
-    ("resnet50", 32): (
-        *DEMAND_PEAKS,
-        ("speed-centric, demand", FORWARDS, 84, True),
-        ("memory-centric, demand", FORWARDS, 118, True),
-        ("superneurons, demand", FORWARDS, 85, True),
-    ),
-    ("resnet101", 32): (
-        *DEMAND_PEAKS,
-        ("speed-centric, demand", FORWARDS, 169, True),
-        ("memory-centric, demand", FORWARDS, 237, True),
-        ("superneurons, demand", FORWARDS, 170, True),
-    ),
+FIRST_FIT = "first fit: the extent if each tensor takes the first place that is free"
+MEASURED: Mapping[str, Callable[[PlannedNet], float]] = {  # of the papers' numbers
+    "peak": lambda made: made.peak_bytes / MIB,
+    "extra forwards": lambda made: made.extra_forwards,
 }
 
 
@@ -262,13 +234,19 @@ def _text(
     if compared.varied:
         text += f"\n\n{shared.VARIED}"
     if paper:
-        columns = "plan", "what", "paper", "here", "verdict"
-        verdicts = ("not explained, not fitted", "all digits agree")
+        columns = "plan", "what", "paper", "here", "confirmed", "verdict"
         rows = [
-            (name, what, str(number), here, verdicts[explained])
-            for name, what, number, here, explained in paper
+            (
+                number.plan,
+                _what(number),
+                number.printed,
+                claim.here,
+                claim.confirmed,
+                claim.verdict,
+            )
+            for number, claim in paper
         ]
-        text += "\n\nThe paper's numbers, recalled without its text at hand:\n\n"
+        text += f"\n\nThe paper's numbers; {CONFIRMED}:\n\n"
         text += Table(columns, rows).text()
     return text
 
@@ -287,8 +265,15 @@ def _report(compared: _Compared, paper: Sequence[_Beside]) -> dict[str, Any]:
         },
         **({"seconds_on_other_machines": compared.varied} if compared.varied else {}),
         "paper": [
-            dict(zip(("plan", "what", "paper", "here", "explained"), row, strict=True))
-            for row in paper
+            {
+                "plan": number.plan,
+                "what": _what(number),
+                "paper": number.value,
+                "here": claim.here,
+                "explained": claim.holds,
+                "confirmed": claim.confirmed,
+            }
+            for number, claim in paper
         ],
     }
 
@@ -324,9 +309,15 @@ def _paper(
     if limits != {None} or asked != {None}:
         return []
     beside = []
-    for plan, what, number, explained in PAPER.get((name, net.batch), ()):
-        made = plans[plan]
-        assert isinstance(made, PlannedNet), "without limits, everything fits"
-        here = made.peak_bytes / MIB if what == PEAK else made.extra_forwards
-        beside.append((plan, what, number, here, explained))
+    for number in numbers():
+        measure = MEASURED.get(number.what)
+        if measure and (number.net, number.batch) == (name, net.batch):
+            made = plans[number.plan]
+            assert isinstance(made, PlannedNet), "without limits, everything fits"
+            beside.append((number, number.beside(measure(made))))
     return beside
+
+
+def _what(number: Number) -> str:
+    """Return what is counted, with its unit."""
+    return f"{number.what} {number.unit}".rstrip()

@@ -27,6 +27,7 @@ from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, extent, lower_bound
 from snref.support.files import complain, replacing
 from snref.support.units import mebibytes, parsed, shortened
+from snref.views import PAGE, look, styled
 
 EXAMPLE = "snref sweep lenet --policy chen,cache,least-time --memory 10MB:20MB:3"
 DEFAULT = "liveness", "superneurons", "cache", "least-time"
@@ -272,16 +273,16 @@ def _draw(path: str, net: Net, points: Sequence[_Point], names: Sequence[str]) -
     # Imported here: no other command needs it, and it takes a second.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for name, sizes, seconds in _lines(points, names):
-        wide = 2.4 if name == LEAST_TIME else 1.4
-        mib = [size / MIB for size in sizes]
-        axes.plot(mib, seconds, marker="o", markersize=3, linewidth=wide, label=name)
-    axes.set_xlabel("MiB of device memory, parameters and all")
-    axes.set_ylabel("modelled seconds of an iteration")
-    axes.set_title(_title(net), loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    with replacing(Path(path)) as file:
-        figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)
+    with styled():
+        figure = Figure(figsize=(PAGE, 3.2))
+        axes = figure.subplots()
+        for name, sizes, seconds in _lines(points, names):
+            wide = 2.0 if name == LEAST_TIME else 1.2
+            mib = [size / MIB for size in sizes]
+            axes.plot(mib, seconds, linewidth=wide, label=name, **look(name))
+        axes.set_xlabel("MiB of device memory, parameters and all")
+        axes.set_ylabel("modelled seconds of an iteration")
+        axes.set_title(_title(net))
+        figure.legend(loc="outside right upper")
+        with replacing(Path(path)) as file:
+            figure.savefig(file, format=Path(path).suffix[1:].lower())

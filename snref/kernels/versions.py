@@ -39,7 +39,9 @@ VERSIONS = {
 }
 
 
-def grid_and_block(name, y, groups=1):
+def grid_and_block(
+    name: str, y: tuple[int, ...], groups: int = 1
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How to launch a version of this module whose output has shape y.
 
     >>> grid_and_block("versions.product", (100, 40))

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 import snref
-from figures.claims import Claim
+from snref.papers import numbers
 
 
 def measure():
@@ -21,5 +21,6 @@ def draw(rows):
 
 
 def compare(rows):
+    (paper,) = numbers(net="alexnet", plan="baseline")
     mib = {row["preset"]: row["mib"] for row in rows}
-    return [Claim("AlexNet, baseline, MiB", 2189.437, mib["baseline"], "exact")]
+    return [paper.beside(mib["baseline"])]
