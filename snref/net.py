@@ -4,15 +4,16 @@ A net is built from values. A value that several layers read becomes a FORK, as 
 the paper; a layer with several inputs is a join. Nothing is allocated here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import prod
 from operator import index
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from snref.layers.base import Declarations, Layer, Node, make_node
 from snref.layers.fork import Fork
-from snref.plans import ITEM_BYTES, Kind, Phase, Plan, Run, Shape, Tensor, Work
+from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor
 from snref.support.units import one_of, shortened
 
 ForkMode: TypeAlias = Literal["copy", "share"]
@@ -78,6 +79,7 @@ class Net:
     _values: dict[str, Value] = field(default_factory=dict, repr=False)
     _input: Value | None = field(default=None, repr=False)
     _nodes: tuple[Node, ...] | None = field(default=None, repr=False)
+    _tensors: tuple[Tensor, ...] = field(default=(), repr=False)  # of the nodes
 
     def __post_init__(self) -> None:
         one_of("declarations", self.declarations, get_args(Declarations))
@@ -188,6 +190,7 @@ class Net:
         """Return the layers in forward order, forks included, with their tensors."""
         if self._nodes is None:
             self._nodes = _make_nodes(self)
+            self._tensors = _distinct_tensors(self._nodes)
         return self._nodes
 
     @property
@@ -202,8 +205,8 @@ class Net:
 
     def tensors(self, *kinds: Kind) -> tuple[Tensor, ...]:
         """Return the net's distinct tensors of these kinds, in forward order."""
-        tensors = (tensor for node in self.nodes for tensor in node.tensors)
-        return tuple(dict.fromkeys(t for t in tensors if t.kind in kinds))
+        _ = self.nodes  # which finds their tensors
+        return tuple([tensor for tensor in self._tensors if tensor.kind in kinds])
 
 
 def _check_name(what: str, name: str) -> None:
@@ -244,9 +247,9 @@ def route(net: Net) -> Plan:
     ]
     order = _backward_order(net.nodes, net.branch_order)
     backward = [
-        Run(node.name, phase, work)
+        run
         for node, read_later in zip(order, _read_later(order), strict=True)
-        for phase, work in _backward_runs(node, read_later)
+        for run in _backward_runs(node, read_later)
     ]
     update = [
         Run(node.name, "update", work)
@@ -282,20 +285,19 @@ def _read_later(order: Sequence[Node]) -> list[set[Tensor]]:
     return found[::-1]
 
 
-def _backward_runs(
-    node: Node, read_later: set[Tensor]
-) -> Iterator[tuple[Phase, tuple[Work, ...]]]:
-    """Yield the backward of a layer in one run or two, as ``route`` says."""
-    work = Run(node.name, "backward", node.layer.backward(node)).work
+def _backward_runs(node: Node, read_later: set[Tensor]) -> Iterator[Run]:
+    """Yield the backward of a layer as one run or two, as ``route`` says."""
+    whole = Run(node.name, "backward", node.layer.backward(node))
     if node.reuses:
+        work = whole.work
         count = max(
             (i for i, p in enumerate(work, 1) if not read_later.isdisjoint(p.reads)),
             default=0,
         )
         if count and any(t in node.dxs for p in work[count:] for t in p.outputs):
-            yield "prepare", work[:count]
-            work = work[count:]
-    yield "backward", work
+            yield Run(node.name, "prepare", work[:count])
+            whole = Run(node.name, "backward", work[count:])
+    yield whole
 
 
 def inference(net: Net) -> Plan:
@@ -421,16 +423,22 @@ def _make_nodes(net: Net) -> tuple[Node, ...]:
             nodes,
         )
         ys[wire], dys[wire] = node.ys, node.dys or (None,) * len(node.ys)
-    _check_tensor_names(nodes.values())
     return tuple(nodes.values())
 
 
-def _check_tensor_names(nodes: Iterable[Node]) -> None:
-    """Raise ValueError if two tensors have one name, by which files know them."""
+def _distinct_tensors(nodes: Sequence[Node]) -> tuple[Tensor, ...]:
+    """Return the tensors of a net, each once.
+
+    Raises ValueError if two of them have one name, by which files know them.
+    """
+    tensors = dict.fromkeys(chain.from_iterable([node.tensors for node in nodes]))
+    if len({tensor.name for tensor in tensors}) == len(tensors):
+        return tuple(tensors)
     taken: dict[str, Tensor] = {}
-    for node in nodes:
-        for tensor in node.tensors:
-            if taken.setdefault(tensor.name, tensor) is not tensor:
-                raise ValueError(
-                    f"layer {node.name!r}: two tensors are called {tensor.name!r}"
-                )
+    name, layer = next(
+        (tensor.name, node.name)
+        for node in nodes
+        for tensor in node.tensors
+        if taken.setdefault(tensor.name, tensor) is not tensor
+    )
+    raise ValueError(f"layer {layer!r}: two tensors are called {name!r}")

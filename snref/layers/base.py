@@ -4,8 +4,8 @@ A layer *declares* what its backward reads. That one line decides every number o
 both papers, so it is the most visible line of a layer's file (``snref/layers``).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 from math import prod
 from typing import ClassVar, Literal, TypeAlias
 
@@ -20,12 +20,13 @@ from snref.plans import (
     Tensor,
     Work,
     grid_of,
+    record,
 )
 
 Declarations: TypeAlias = Literal["original", "lean", "reuse"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Node:
     """A layer in a net, with its tensors.
 
@@ -76,16 +77,18 @@ class Node:
         return self.dys[0]
 
     @property
-    def tensors(self) -> Iterator[Tensor]:
-        """Yield all tensors of the node but the gradients of its outputs."""
-        yield from self.xs
-        yield from self.parameters.values()
-        yield from self.parameter_gradients.values()
-        yield from self.momenta.values()
-        yield from self.saved.values()
-        yield from self.scratch.values()
-        yield from self.ys
-        yield from (dx for dx in self.dxs if dx is not None)
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return all tensors of the node but the gradients of its outputs."""
+        return (
+            *self.xs,
+            *self.parameters.values(),
+            *self.parameter_gradients.values(),
+            *self.momenta.values(),
+            *self.saved.values(),
+            *self.scratch.values(),
+            *self.ys,
+            *[dx for dx in self.dxs if dx is not None],
+        )
 
     @property
     def reuses(self) -> bool:
@@ -249,21 +252,23 @@ def make_node(
     before: the net's nodes so far by name, whose parameters the layer may share.
     """
 
-    def named(form: str, shapes: dict[str, Shape], kind: Kind) -> dict[str, Tensor]:
+    def named(
+        shapes: dict[str, Shape], kind: Kind, before: str = "", after: str = ""
+    ) -> dict[str, Tensor]:
         return {
-            key: Tensor(f"{name}.{form.format(key)}", shape, kind)
+            key: Tensor(f"{name}.{before}{key}{after}", shape, kind)
             for key, shape in shapes.items()
         }
 
     shapes = [x.shape for x in xs]
     own = layer.parameter_shapes(*shapes)
-    parameters = named("{}", own, "parameter")
+    parameters = named(own, "parameter")
     kind: Kind = "merged_gradient" if declarations == "reuse" else "parameter_gradient"
-    gradients = named("d{}", own, kind)
+    gradients = named(own, kind, before="d")
     for key, (owner, its_key) in layer.shared_parameters().items():
         parameters[key] = before[owner].parameters[its_key]
         gradients[key] = before[owner].parameter_gradients[its_key]
-    saved = named("{}", layer.saved_shapes(*shapes), "state")
+    saved = named(layer.saved_shapes(*shapes), "state")
     scratch = {
         key: Tensor(f"{name}.{key}", shape, "gradient", "int32")
         for key, shape in layer.scratch_shapes(*shapes).items()
@@ -282,7 +287,7 @@ def make_node(
             raise ValueError(f"the loss {name!r} has no saved tensor 'loss'")
         labels = layer.labels_shape(*shapes)
         saved["labels"] = Tensor("labels", labels, "input", "int32")
-    momenta = named("{}.momentum", own, "momentum")
+    momenta = named(own, "momentum", after=".momentum")
     return Node(
         *(name, number, layer, xs, ys, dxs, dys),
         *(parameters, gradients, momenta, saved, declarations, scratch),

@@ -566,7 +566,7 @@ def _step_from_json(
         _fail(
             where, f"{origin.layer} {origin.phase} has no part {', '.join(algorithms)}"
         )
-    return replace(origin, work=tuple(work))
+    return origin.with_work(tuple(work))
 
 
 def _by_name(tensors: Sequence[Tensor], where: str) -> dict[str, Tensor]:

@@ -192,7 +192,7 @@ def halved(whole: Plan, loss: Tensor) -> Plan:
         return replace(made, may_overwrite=allowed)
 
     return Plan(
-        tuple(replace(run, work=tuple(map(halve, run.work))) for run in whole.runs())
+        tuple(run.with_work(tuple(map(halve, run.work))) for run in whole.runs())
     )
 
 

@@ -1,6 +1,6 @@
 """Plans: what a training iteration is as a straight line of steps.
 
-Read in this order:
+Read in this order; all of it is made of ``records``:
 
 1. tensor        a value of the net: a name, a shape, a kind
 2. launches      a kernel call on tensors; a choice between algorithms
@@ -33,6 +33,7 @@ from snref.plans.measures import (
     memory,
     peak_run,
 )
+from snref.plans.records import record
 from snref.plans.steps import (
     Alloc,
     Free,
@@ -102,5 +103,6 @@ __all__ = [
     "only_runs",
     "peak_run",
     "reads",
+    "record",
     "writes",
 ]

@@ -1,10 +1,11 @@
 """Launches: the kernel calls of a run, and the choice between algorithms."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from sys import modules
 from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
+from snref.plans.records import record
 from snref.plans.tensor import Tensor
 
 Kernel: TypeAlias = str | Callable[..., Any]
@@ -28,7 +29,7 @@ SETTINGS: tuple[str, ...] = get_args(Overwrite)
 PLANNED = "planned."  # begins the name of a kernel that is not written: gpt2's
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Launch:
     """One kernel call: ``kernel(*outputs, *inputs, *scalars)``.
 
@@ -148,7 +149,7 @@ def _renamed(
     return tuple([names.get(tensor, tensor) for tensor in tensors])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Algorithm:
     """One way to compute a part of a convolution. Shared by layers of equal shapes.
 
@@ -167,7 +168,7 @@ class Algorithm:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Choice:
     """A part of a convolution's step that can be computed in several ways.
 

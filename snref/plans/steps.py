@@ -7,69 +7,76 @@ is freed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from snref.plans.launches import Choice, Launch, Work
+from snref.plans.records import record
 from snref.plans.tensor import Tensor
 
 Phase: TypeAlias = Literal["forward", "prepare", "backward", "update"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """A layer's forward, backward or update: the only steps that compute.
 
     A forward run that appears a second time in a plan is a recomputation. A prepare run
     is the part of a layer's backward that reads x, where it is a run of its own
     (``net.route``).
+
+    reads, writes   tensors: what was there before the run; what is there after it
+    choices         its work that can be done in several ways
+    working_set     what it reads or writes and is scheduled
+    touched         that, and its workspaces
     """
 
-    layer: str
-    phase: Phase
-    work: tuple[Work, ...]
-    checkpoint: bool = False
-    offload: bool = False
-    reads: tuple[Tensor, ...] = field(init=False, repr=False)  # from before the run
-    writes: tuple[Tensor, ...] = field(init=False, repr=False)
-    choices: tuple[Choice, ...] = field(init=False, repr=False)
-    workspaces: tuple[Tensor, ...] = field(init=False, repr=False)
-    working_set: tuple[Tensor, ...] = field(init=False, repr=False)  # scheduled ones
-    touched: tuple[Tensor, ...] = field(init=False, repr=False)  # and workspaces
-    _launches: tuple[Launch, ...] | None = field(init=False, repr=False, default=None)
+    __slots__ = (
+        *("layer", "phase", "work", "checkpoint", "offload"),
+        *("reads", "writes", "choices", "workspaces", "working_set", "touched"),
+        "_launches",
+    )
 
-    def __post_init__(self) -> None:
-        work: Any = self.work  # of a layer that anyone may have written
+    def __init__(
+        self,
+        layer: str,
+        phase: Phase,
+        work: tuple[Work, ...],
+        checkpoint: bool = False,
+        offload: bool = False,
+    ) -> None:
         reads: dict[Tensor, None] = {}
         writes: dict[Tensor, None] = {}
         choices: list[Choice] = []
-        well_made = isinstance(work, tuple)
-        for piece in work if well_made else ():
+        for piece in _checked(work, layer, phase):
             if isinstance(piece, Choice):
                 choices.append(piece)
-            elif not isinstance(piece, Launch):
-                well_made = False
-                break
             for tensor in piece.reads:
                 if tensor not in writes:
                     reads[tensor] = None
             for tensor in piece.outputs:
                 writes[tensor] = None
-        if not well_made:
-            raise ValueError(
-                f"{self.layer} {self.phase} returned {work!r:.80}: it must return a "
-                "tuple of launches"
-            )
         scheduled = tuple([t for t in {**reads, **writes} if t.scheduled])
         scratch = [c.workspace for c in choices if c.workspace is not None]
         workspaces = tuple(dict.fromkeys(scratch)) if scratch else ()
-        set_field = object.__setattr__  # the class is frozen
-        set_field(self, "reads", tuple(reads))
-        set_field(self, "writes", tuple(writes))
-        set_field(self, "choices", tuple(choices))
-        set_field(self, "workspaces", workspaces)
-        set_field(self, "working_set", scheduled)
-        set_field(self, "touched", scheduled + workspaces)
+        self.layer: Final = layer
+        self.phase: Final = phase
+        self.work: Final = work
+        self.checkpoint: Final = checkpoint
+        self.offload: Final = offload
+        self.reads: Final = tuple(reads)
+        self.writes: Final = tuple(writes)
+        self.choices: Final = tuple(choices)
+        self.workspaces: Final[tuple[Tensor, ...]] = workspaces
+        self.working_set: Final = scheduled
+        self.touched: Final = scheduled + workspaces
+        self._launches: tuple[Launch, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"Run(layer={self.layer!r}, phase={self.phase!r}, work={self.work!r})"
+
+    def with_work(self, work: tuple[Work, ...]) -> "Run":
+        """Return a run of the same layer and phase that does other work."""
+        return Run(self.layer, self.phase, work, self.checkpoint, self.offload)
 
     @property
     def in_backward(self) -> bool:
@@ -83,12 +90,23 @@ class Run:
             calls: list[Launch] = []
             for piece in self.work:
                 calls += piece.launches if isinstance(piece, Choice) else (piece,)
-            object.__setattr__(self, "_launches", tuple(calls))
-        assert self._launches is not None
+            self._launches = tuple(calls)
         return self._launches
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _checked(work: Any, layer: str, phase: Phase) -> tuple[Work, ...]:
+    """Return the work of a run, which a layer that anyone may have written returned."""
+    tuple_of_work = isinstance(work, tuple)
+    for piece in work if tuple_of_work else ():
+        tuple_of_work &= isinstance(piece, (Launch, Choice))
+    if not tuple_of_work:
+        raise ValueError(
+            f"{layer} {phase} returned {work!r:.80}: it must return a tuple of launches"
+        )
+    return cast(tuple[Work, ...], work)
+
+
+@record
 class Alloc:
     """Allocate the tensor on the device, at an offset once the plan is placed."""
 
@@ -96,21 +114,21 @@ class Alloc:
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Free:
     """Free the tensor's memory; its value is gone."""
 
     tensor: Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Offload:
     """Copy the tensor to the host. This step reads it."""
 
     tensor: Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Prefetch:
     """Copy the tensor back from the host. This step defines it."""
 

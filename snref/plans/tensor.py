@@ -1,8 +1,7 @@
 """A tensor is a value of the net: its name, its shape, what it is for. Never data."""
 
-from dataclasses import dataclass, field
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = Literal["float32", "int32", "float16"]
@@ -34,32 +33,44 @@ def aligned(nbytes: int) -> int:
     return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
     """A value of the net: what it is called, how large it is. Never the data.
 
     Two tensors are the same only if they are the same object: names are for people.
 
+    nbytes, aligned_bytes   its bytes; the same rounded up
+    scheduled   whether a plan allocates and frees it; the rest stays on the device
+    is_data     whether the papers count it: a y or a dy
+
     >>> Tensor("conv1.y", (200, 96, 55, 55)).nbytes
     232320000
     """
 
-    name: str
-    shape: Shape
-    kind: Kind = "activation"
-    dtype: DType = "float32"
-    nbytes: int = field(init=False, repr=False)
-    aligned_bytes: int = field(init=False, repr=False)  # nbytes, rounded up
-    scheduled: bool = field(init=False, repr=False)  # the rest stays on the device
-    is_data: bool = field(init=False, repr=False)  # the papers count it: y or dy
+    __slots__ = (
+        *("name", "shape", "kind", "dtype"),
+        *("nbytes", "aligned_bytes", "scheduled", "is_data"),
+    )
 
-    def __post_init__(self) -> None:
-        nbytes = ITEM_BYTES[self.dtype] * prod(self.shape)
-        set_field = object.__setattr__  # the class is frozen
-        set_field(self, "nbytes", nbytes)
-        set_field(self, "aligned_bytes", aligned(nbytes))
-        set_field(self, "scheduled", self.kind in SCHEDULED)
-        set_field(self, "is_data", self.kind in DATA)
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        kind: Kind = "activation",
+        dtype: DType = "float32",
+    ) -> None:
+        nbytes = ITEM_BYTES[dtype] * prod(shape)
+        self.name: Final = name
+        self.shape: Final = shape
+        self.kind: Final = kind
+        self.dtype: Final = dtype
+        self.nbytes: Final = nbytes
+        self.aligned_bytes: Final = aligned(nbytes)
+        self.scheduled: Final = kind in SCHEDULED
+        self.is_data: Final = kind in DATA
+
+    def __repr__(self) -> str:
+        settings = f"kind={self.kind!r}, dtype={self.dtype!r}"
+        return f"Tensor(name={self.name!r}, shape={self.shape!r}, {settings})"
 
     @property
     def size(self) -> int:

@@ -63,7 +63,7 @@ LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration lea
 class _Effect(NamedTuple):
     """The values that a launch (or a choice) of the route reads and writes."""
 
-    reads: Sequence[Value]
+    reads: Sequence[Value | None]
     writes: Sequence[int]
     portion: tuple[int, int] | None
 
@@ -106,6 +106,7 @@ class _Route:
         self.sources: list[tuple[Tensor, Run | None]] = []  # of the values 1, 2, ...
         self.before: dict[Tensor, Value] = {}  # in resident tensors
         self.after: dict[Tensor, Value] = {}  # in all tensors
+        self.partly: set[Tensor] = set()  # those that are written by portions
         for index, run in runs:
             key = run.layer, run.phase
             if key in self.runs:
@@ -115,27 +116,32 @@ class _Route:
 
     def _execute(self, index: int, run: Run, piece: Work) -> _Effect:
         content = self.after
-        reads: list[Value] = []
-        for tensor in piece.reads:
-            value = content.get(tensor)
-            if value is None:
-                if tensor.scheduled or tensor.kind == "parameter_gradient":
-                    _fault(index, run, f"reads {tensor.name}, which has no value")
-                value = content[tensor] = self.before[tensor] = self._new(tensor, None)
-            elif isinstance(value, tuple) and NOTHING in value:
-                _fault(
-                    index, run, f"reads {tensor.name}, of which a portion is missing"
-                )
-            reads.append(value)
-        writes = [self._new(tensor, run) for tensor in piece.outputs]
+        reads = [*map(content.get, piece.reads)]
+        if None in reads or not self.partly.isdisjoint(piece.reads):
+            reads = [self._read(index, run, tensor) for tensor in piece.reads]
+        first = len(self.sources) + 1
+        self.sources += [(tensor, run) for tensor in piece.outputs]
+        writes = range(first, len(self.sources) + 1)
         portion = piece.portion if isinstance(piece, Launch) else None
-        for tensor, new in zip(piece.outputs, writes, strict=True):
-            content[tensor] = _written(content.get(tensor), new, portion)
+        if portion is None:
+            content.update(zip(piece.outputs, writes, strict=True))
+        else:
+            for tensor, new in zip(piece.outputs, writes, strict=True):
+                content[tensor] = _written(content.get(tensor), new, portion)
+                self.partly.add(tensor)
         return _Effect(reads, writes, portion)
 
-    def _new(self, tensor: Tensor, run: Run | None) -> int:
-        self.sources.append((tensor, run))
-        return len(self.sources)
+    def _read(self, index: int, run: Run, tensor: Tensor) -> Value:
+        """Return the value of a tensor; the first of a resident one is a new value."""
+        value = self.after.get(tensor)
+        if value is None:
+            if tensor.scheduled or tensor.kind == "parameter_gradient":
+                _fault(index, run, f"reads {tensor.name}, which has no value")
+            self.sources.append((tensor, None))
+            value = self.after[tensor] = self.before[tensor] = len(self.sources)
+        elif isinstance(value, tuple) and NOTHING in value:
+            _fault(index, run, f"reads {tensor.name}, of which a portion is missing")
+        return value
 
     def describe(self, value: Value | None) -> str:
         """Name a value by the tensor and the run of the route that it comes from."""
@@ -317,23 +323,24 @@ class _Device:
             self.check_order(index, run)
             self.first[key] = run
         content, unread = self.content, self.unread
+        for tensor in run.working_set:
+            if tensor not in content:
+                verb = "reads" if tensor in run.reads else "writes"
+                _fault(index, run, f"{verb} {tensor.name}, which is not allocated")
         # What a value was matters only if one is brought back, or is still unread.
         brings = again or bool(unread)
         before = [content.get(tensor) for tensor in run.writes] if brings else []
         for piece, effect in zip(run.work, self.route.effects[key], strict=True):
-            for tensor, expected in zip(piece.reads, effect.reads, strict=True):
-                if content.get(tensor) != expected:
-                    self.explain(index, run, tensor, expected)
+            if [*map(content.get, piece.reads)] != effect.reads:
+                self.explain(index, run, piece, effect)
             if isinstance(piece, Choice):
                 self.check_algorithm(index, run, piece)
-            for tensor, value in zip(piece.outputs, effect.writes, strict=True):
-                if tensor.scheduled and tensor not in content:
-                    _fault(index, run, f"writes {tensor.name}, which is not allocated")
-                if effect.portion is None:
-                    content[tensor] = value
-                else:
-                    old = content.get(tensor)
-                    content[tensor] = _written(old, value, effect.portion)
+            outputs = zip(piece.outputs, effect.writes, strict=True)
+            if effect.portion is None:
+                content.update(outputs)
+                continue
+            for tensor, value in outputs:
+                content[tensor] = _written(content[tensor], value, effect.portion)
         if not brings:
             return
         for tensor in run.reads:
@@ -434,14 +441,15 @@ class _Device:
                 why = "never copied back, or copied before"
             _fault(index, step, f"is useless: {why}")
 
-    def explain(
-        self, index: int, run: Run, tensor: Tensor, expected: Value
-    ) -> NoReturn:
+    def explain(self, index: int, run: Run, piece: Work, effect: _Effect) -> NoReturn:
         """Say what a run reads that does not hold the value that it should."""
+        expected, tensor = next(
+            (value, tensor)
+            for value, tensor in zip(effect.reads, piece.reads, strict=True)
+            if self.content.get(tensor) != value
+        )
         found = self.content.get(tensor)
         why = f"reads {tensor.name}, which"
-        if found is None and tensor.scheduled:
-            _fault(index, run, f"{why} is not allocated")
         if found is None or found == NOTHING:
             _fault(index, run, f"{why} has no value")
         if tensor.kind == "parameter" and expected == self.route.before.get(tensor):

@@ -115,7 +115,7 @@ def choose(run: Run, left: int, costs: Costs | None, allowed: Algorithms) -> Run
                 scratch if algorithm.workspace else None,
             )
         work.append(piece)
-    return Run(run.layer, run.phase, tuple(work), run.checkpoint, run.offload)
+    return run.with_work(tuple(work))
 
 
 def _fastest(

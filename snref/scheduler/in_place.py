@@ -121,5 +121,4 @@ def _renamed(run: Run, names: dict[Tensor, Tensor]) -> Run:
     """Rename the tensors of a run. If none has a new name, it is the same run."""
     if names.keys().isdisjoint(run.reads) and names.keys().isdisjoint(run.writes):
         return run
-    work = tuple([piece.renamed(names) for piece in run.work])
-    return Run(run.layer, run.phase, work, run.checkpoint, run.offload)
+    return run.with_work(tuple([piece.renamed(names) for piece in run.work]))

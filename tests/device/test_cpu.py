@@ -1,7 +1,5 @@
 """The CPU device: stricter than a GPU, and the same with any number of threads."""
 
-from dataclasses import replace
-
 import numba
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ def test_a_view_is_aligned_and_keeps_its_bytes():
     ("dtype", "poison"), [("float32", np.nan), ("float16", np.nan), ("int32", -1)]
 )
 def test_freed_memory_is_poisoned(dtype, poison):
-    tensor = replace(X, dtype=dtype)
+    tensor = Tensor("x", X.shape, dtype=dtype)
     device = CPU(1024)
     view = device.view(tensor, 0)
     device.write(view, np.zeros(X.shape, dtype))

@@ -94,7 +94,7 @@ def with_run(plan: Plan, index: int, change: Callable[[Work], Work]) -> Plan:
     """The plan with every piece of a run changed."""
     run = plan.steps[index]
     assert isinstance(run, Run)
-    new = replace(run, work=tuple(map(change, run.work)))
+    new = run.with_work(tuple(map(change, run.work)))
     return Plan((*plan.steps[:index], new, *plan.steps[index + 1 :]))
 
 
@@ -124,7 +124,7 @@ def renamed_once(plan: Plan, random: Random) -> Plan | None:
     tensors[place] = another(plan, random, tensors[place])
     work = [*run.work]
     work[piece] = with_tensors(work[piece], tuple(tensors))
-    changed = replace(run, work=tuple(work))
+    changed = run.with_work(tuple(work))
     return Plan((*plan.steps[:index], changed, *plan.steps[index + 1 :]))
 
 
@@ -147,7 +147,7 @@ def renamed_from(plan: Plan, random: Random) -> Plan | None:
         step = steps[i]
         if isinstance(step, Run):
             work = tuple(with_name(piece, old, new) for piece in step.work)
-            steps[i] = replace(step, work=work)
+            steps[i] = step.with_work(work)
         elif step.tensor is old:
             steps[i] = type(step)(new)
     return reallocated(Plan(tuple(steps)), {old, new})

@@ -207,7 +207,7 @@ def with_work(plan: Plan, index: int, place: int, work: Work | None) -> Plan:
     assert isinstance(run, Run)
     pieces = [*run.work]
     pieces[place : place + 1] = [] if work is None else [work]
-    return mutant(plan, index, index, replace(run, work=tuple(pieces)))
+    return mutant(plan, index, index, run.with_work(tuple(pieces)))
 
 
 def pieces(plan: Plan) -> Iterator[tuple[int, int, Work, list[Tensor]]]:
@@ -300,7 +300,7 @@ def wrong_portions(plan: Plan) -> Mutants:
             yield index, with_work(plan, index, place, new)
         run = plan.steps[index]
         assert isinstance(run, Run)
-        swapped = replace(run, work=(*run.work[1:], run.work[0]))
+        swapped = run.with_work((*run.work[1:], run.work[0]))
         yield index, mutant(plan, index, index, swapped)
 
 

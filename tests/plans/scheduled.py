@@ -36,7 +36,7 @@ def with_workspaces(route: Plan) -> tuple[Plan, Costs]:
                 work[i] = replace(choice, algorithms=menu)
                 for algorithm, time in zip(menu, (2.0, 1.0), strict=True):
                     seconds[run.layer, choice.part, algorithm.name] = time
-        steps.append(replace(run, work=tuple(work)))
+        steps.append(run.with_work(tuple(work)))
     return Plan(tuple(steps)), Costs("test", {}, seconds, 1e9, 1e9)
 
 

@@ -203,6 +203,6 @@ def keep_all(first: Mapping[Key, Run], route: Plan) -> Plan:
                 words = -(-piece.chosen.workspace // 4)
                 scratch = Tensor("scratch", (words,), "workspace") if words else None
                 work[i] = replace(mine, chosen=piece.chosen, workspace=scratch)
-        runs.append(replace(run, work=tuple(work)))
+        runs.append(run.with_work(tuple(work)))
     tensors = dict.fromkeys(tensor for run in runs for tensor in run.touched)
     return Plan((*map(Alloc, tensors), *runs))

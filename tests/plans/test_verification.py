@@ -122,7 +122,7 @@ def test_a_value_overwritten_in_place_is_not_read_as_what_it_was() -> None:
 def replace_overlay(run: Run, *pairs: tuple[Tensor, Tensor]) -> Run:
     (launch,) = run.launches
     overlays = tuple((*pair, "gradients") for pair in pairs)
-    return replace(run, work=(replace(launch, may_overwrite=overlays),))  # type: ignore[arg-type]
+    return run.with_work((replace(launch, may_overwrite=overlays),))  # type: ignore[arg-type]
 
 
 def test_a_kernel_writes_over_an_input_only_where_its_layer_says_so() -> None:
@@ -346,9 +346,8 @@ def renamed(run: Run, *pairs: tuple[Tensor, Tensor]) -> Run:
     def new(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(names.get(t, t) for t in tensors)
 
-    return replace(
-        run,
-        work=tuple(
+    return run.with_work(
+        tuple(
             replace(
                 work,
                 outputs=new(work.outputs),
@@ -356,7 +355,7 @@ def renamed(run: Run, *pairs: tuple[Tensor, Tensor]) -> Run:
                 retained=new(work.retained),
             )
             for work in run.launches
-        ),
+        )
     )
 
 
@@ -387,11 +386,14 @@ def test_a_tensor_stands_only_for_one_of_its_shape_and_type() -> None:
     verify(through(a), route)
     verify(through(tensor("gradient", "gradient")), route)
     for other, fault in (
-        (replace(a, shape=(32,)), "uses a, float32 (32,), for y, float32 (64,)"),
-        (replace(a, shape=(128,)), "uses a, float32 (128,), for y, float32 (64,)"),
-        (replace(a, shape=(8, 8)), "uses a, float32 (8, 8), for y"),
-        (replace(a, dtype="int32"), "uses a, int32 (64,), for y, float32 (64,)"),
-        (replace(a, kind="workspace"), "uses a, a workspace, for y"),
+        (Tensor("a", (32,)), "uses a, float32 (32,), for y, float32 (64,)"),
+        (Tensor("a", (128,)), "uses a, float32 (128,), for y, float32 (64,)"),
+        (Tensor("a", (8, 8)), "uses a, float32 (8, 8), for y"),
+        (
+            Tensor("a", (64,), dtype="int32"),
+            "uses a, int32 (64,), for y, float32 (64,)",
+        ),
+        (Tensor("a", (64,), "workspace"), "uses a, a workspace, for y"),
         (dw, "uses dw, a parameter_gradient, for y"),
         (w, "uses w, a parameter, for y"),
     ):
@@ -438,11 +440,11 @@ def test_launches_with_another_geometry_are_objected_to() -> None:
         "flops": 1,
         "bytes_accessed": 1,
     }.items():
-        other = replace(LOSS, work=(replace(launch, **{name: value}),))
+        other = LOSS.with_work((replace(launch, **{name: value}),))
         plan = held(*ROUTE.steps[:2], other, *ROUTE.steps[3:])
         assert "forward loss: has other kernels" in objection(plan, ROUTE)
     one, fraction = (
-        replace(LOSS, work=(replace(launch, scalars=scalars),))
+        LOSS.with_work((replace(launch, scalars=scalars),))
         for scalars in ((1,), (1.0,))
     )
     route = Plan((*ROUTE.steps[:2], one, *ROUTE.steps[3:]))
@@ -469,7 +471,7 @@ def test_the_reader_of_a_whole_tensor_needs_all_its_portions() -> None:
         (portion(z, x, 0, 3), portion(z, y, 1, 3)),
         (portion(z, x, 0, 2), portion(z, y, 1, 3)),
     ):
-        route = Plan((CONV, RELU, replace(BOTH, work=work), use))
+        route = Plan((CONV, RELU, BOTH.with_work(work), use))
         assert "the route's steps[3], backward use: reads z, of which a portion" in (
             objection(held(*route.steps), route)
         )
@@ -502,7 +504,7 @@ def test_a_portion_leaves_the_others_as_they_are() -> None:
 def test_launches_of_portions_are_not_exchanged() -> None:
     use = backward("use", dx, z)
     route = Plan((CONV, RELU, BOTH, use))
-    swapped = replace(BOTH, work=BOTH.work[::-1])
+    swapped = BOTH.with_work(BOTH.work[::-1])
     assert "forward join: has other kernels" in objection(
         held(CONV, RELU, swapped, use), route
     )
