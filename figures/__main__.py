@@ -31,9 +31,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, BinaryIO
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 import figures
 import snref
@@ -42,6 +43,7 @@ from figures.claims import Claim, recalled, table
 from snref.commands.arguments import at_least_one
 from snref.commands.progress import Progress
 from snref.nets import find
+from snref.plans import InvalidPlan, OutOfMemory
 from snref.support.files import check_writable, complain, replacing, write
 from snref.support.imports import blamed, imported
 from snref.support.units import shortened
@@ -95,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("figures: stopped; what is measured is written")
         return 1
+    except (OutOfMemory, InvalidPlan) as error:  # as of a net or a figure of one's own
+        complain(f"figures: {error}")
+        return 1
     except OSError as error:
         complain(f"figures: {error.filename}: {error.strerror}")
     except ValueError as error:
@@ -121,7 +126,7 @@ def _all(folder: Path, measure: str | None) -> int:
             try:
                 asked = measure == ("long" if _has(name, "search") else "anew")
                 worst |= _figure(name, folder, measure if asked else None)
-            except ValueError as error:
+            except (ValueError, OutOfMemory, InvalidPlan) as error:
                 complain(f"figures: {error}")
                 worst = 1
     return worst
@@ -179,11 +184,21 @@ def _draw(name: str, rows: Sequence[dict[str, Any]], folder: Path, title: str) -
         picture.parent.mkdir(parents=True, exist_ok=True)
         for form in FORMS:
             with replacing(picture.with_name(title + form)) as file:
-                drawn.savefig(file, format=form[1:])
+                _save(drawn, file, form)
     print(f"{picture}.png")
     if _has(name, "text"):
         print(f"\n{_called(name, 'text', rows)}\n")
     print(_caption(name, rows))
+
+
+def _save(figure: Figure, file: BinaryIO, form: str) -> None:
+    """Write a picture; a PNG in 64 colours, which is a third of the bytes."""
+    if form != ".png":
+        figure.savefig(file, format=form[1:])
+        return
+    made = io.BytesIO()
+    figure.savefig(made, format="png")
+    Image.open(made).convert("RGB").quantize(64).save(file, "PNG", optimize=True)
 
 
 def _caption(name: str, rows: Sequence[dict[str, Any]]) -> str:

@@ -9,7 +9,8 @@ Where a kernel has simple versions (``snref/kernels/versions.py``), they are mea
 too: the algorithms called after them show what each step towards the fast one buys.
 Nothing here is a test: a rate is a fact about a machine.
 
-python -m figures kernels --measure    everything, as CSV and picture
+python -m figures kernels --measure long   everything, as CSV and picture, if the CSV
+                                           is not there
 python -m figures.kernels              the table of that CSV
 python -m figures.kernels pool LRN     only operations with such a word, measured now
 """
@@ -51,6 +52,7 @@ from snref.layers import (
 )
 from snref.layers.base import Layer, Node
 from snref.plans import ALIGNMENT, Choice, Launch, Shape, Tensor, Work
+from snref.views import BLUE, GREEN, GREY, PAGE
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[], Any]
@@ -58,6 +60,8 @@ Call: TypeAlias = Callable[[], Any]
 ROUNDS = 40
 AT_LEAST = 0.002  # seconds that a round of one contestant lasts: most are undisturbed
 SLAB = 1 << 30  # bytes for the arrays of a case; untouched ones cost nothing
+LADDERS = "conv 3x3, 64 channels", "linear 512"  # operations, forward
+COLOURS = {"GMAC/s": BLUE, "GB/s": GREEN}
 AT_MOST = 0.5  # seconds after which a contestant has no more rounds
 
 
@@ -474,7 +478,13 @@ def measure_here(words: Sequence[str] = ()) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(words: Sequence[str] = ()) -> list[dict[str, Any]]:
+def search(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Measure all in one run, or nothing if there are rows: they would not compare."""
+    if not rows:
+        yield from measured()
+
+
+def measured(words: Sequence[str] = ()) -> list[dict[str, Any]]:
     """A row for every part of every layer, in a process with one thread for BLAS."""
     one = dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
@@ -521,32 +531,74 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """Each row's speed beside PyTorch's, on a logarithmic axis."""
-    shown = [row for row in rows if row["to_pytorch"] != ""]
-    figure = Figure(figsize=(8, 0.19 * len(shown) + 1), layout="constrained")
-    axes = figure.subplots()
-    colours = {"GMAC/s": "#3f6fb5", "GB/s": "#2f8f5b"}
-    for place, row in enumerate(shown):
-        axes.plot(
-            [1, row["to_pytorch"]],
-            [place, place],
-            color="#cccccc",
-            linewidth=1,
-            zorder=1,
-        )
-        axes.plot([row["to_pytorch"]], [place], "o", color=colours[row["unit"]])
-    axes.axvline(1, color="#777777", linewidth=1)
-    labels = [
-        " ".join(filter(None, (r["operation"] + ",", r["part"], r["algorithm"])))
-        for r in shown
-    ]
-    axes.set_yticks(range(len(shown)), labels, fontsize=7)
-    axes.set_ylim(len(shown) - 0.5, -0.5)
+    """Draw the best algorithm of each operation beside PyTorch, and two ladders.
+
+    A ladder is what each version of a kernel reaches, from the simplest to the fastest.
+    """
+    figure = Figure(figsize=(PAGE, 6.6))
+    parts = figure.subplot_mosaic([["best", name] for name in LADDERS])
+    best = _best(rows)
+    axes = parts["best"]
+    for place, row in enumerate(best):
+        ratio, colour = row["to_pytorch"], COLOURS[row["unit"]]
+        axes.plot([1, ratio], [place, place], color="#cccccc", linewidth=0.8, zorder=1)
+        axes.plot([ratio], [place], "o", color=colour)
+    axes.axvline(1, color="#777777", linewidth=0.8)
+    labels = [f"{row['operation']}, {row['part']}" for row in best]
+    axes.set_yticks(range(len(best)), labels, fontsize=5.5)
+    axes.set_ylim(len(best) - 0.5, -0.5)
     axes.set_xscale("log")
+    ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_xlabel("times PyTorch's speed, one thread each")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("The kernels on the CPU device", loc="left", fontsize=11)
+    axes.set_title("the best algorithm of each operation")
+    for name in LADDERS:
+        axes = parts[name]
+        shown = sorted(_forward(rows, name), key=lambda row: float(row["one_core"]))
+        names = [row["algorithm"] or "the layer's" for row in shown]
+        speeds = [row["one_core"] for row in shown]
+        others = {"PyTorch": shown[-1]["pytorch"], "NumPy": shown[-1]["numpy"]}
+        beside = {who: speed for who, speed in others.items() if speed != ""}
+        bars = axes.barh(
+            [*names, *beside],
+            [*speeds, *beside.values()],
+            color=[COLOURS["GMAC/s"]] * len(names) + [GREY] * len(beside),
+            height=0.65,
+        )
+        axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=6.5)
+        axes.set_xlim(0, 1.15 * max(*speeds, *beside.values()))
+        axes.set_xlabel("GMAC/s, one thread")
+        axes.set_title(f"{name}, forward")
     return figure
+
+
+def _best(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each part of each operation the row of the fastest algorithm."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        key = row["operation"], row["part"]
+        if row["to_pytorch"] != "":
+            other = best.get(key, row)
+            best[key] = max(other, row, key=lambda r: float(r["to_pytorch"]))
+    return [*best.values()]
+
+
+def _forward(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [r for r in rows if (r["operation"], r["part"]) == (name, "forward")]
+
+
+def caption(rows: Sequence[dict[str, Any]]) -> str:
+    best = _best(rows)
+    ratios = sorted(float(row["to_pytorch"]) for row in best)
+    rungs = [float(row["one_core"]) for row in _forward(rows, LADDERS[0])]
+    return (
+        f"Kernels on the CPU device beside PyTorch on one thread ({rows[0]['where']}): "
+        f"{sum(ratio >= 1 for ratio in ratios)} of {len(ratios)} operations are at "
+        f"least as fast, the median is {ratios[len(ratios) // 2]:.2f} times. From the "
+        f"simplest to the fastest, {LADDERS[0]} gains a factor of "
+        f"{max(rungs) / min(rungs):.0f}."
+    )
 
 
 if __name__ == "__main__":
@@ -556,4 +608,4 @@ if __name__ == "__main__":
     if asked and not any(word in case.name for word in asked for case in CASES):
         known = "; ".join(case.name for case in CASES)
         sys.exit(f"no operation has such a word; there are: {known}")
-    print(table(measure(asked) if asked else read(HERE / "data" / "kernels.csv")))
+    print(table(measured(asked) if asked else read(HERE / "data" / "kernels.csv")))

@@ -27,6 +27,7 @@ from snref.layers.base import Declarations
 from snref.net import Net, route
 from snref.nets import find
 from snref.plans import Launch, Tensor
+from snref.views import BLUE, GREEN, GREY, PAGE, VERMILION
 
 Capability: TypeAlias = tuple[int, int]
 
@@ -280,30 +281,44 @@ def measure() -> list[dict[str, Any]]:
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """Each kernel's occupancy on four generations, a point a block shape."""
+    """Draw each kernel's occupancy on four generations, a point a block shape."""
     names = sorted({row["kernel"] for row in rows})
-    figure = Figure(figsize=(8, 0.19 * len(names) + 1), layout="constrained")
-    axes = figure.subplots()
-    colours = ("#9aa0a6", "#3f6fb5", "#e07b39", "#2f8f5b")
+    half = -(-len(names) // 2)
+    figure = Figure(figsize=(PAGE, 0.6 + 0.13 * half))
+    panels = figure.subplots(1, 2, sharex=True)
     capabilities = sorted({row["capability"] for row in rows})
-    for capability, colour in zip(capabilities, colours, strict=True):
-        shown = [row for row in rows if row["capability"] == capability]
-        axes.plot(
-            [row["occupancy"] for row in shown],
-            [names.index(row["kernel"]) for row in shown],
-            "o",
-            color=colour,
-            markersize=4,
-            alpha=0.8,
-            label=f"compute capability {capability}",
-        )
-    axes.axvline(0.5, color="#777777", linewidth=1)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, 1.03)
-    axes.set_xlabel("share of a multiprocessor's warps that can be resident")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(-0.3, 1)
-    )
+    looks = ((GREY, "o"), (BLUE, "s"), (VERMILION, "^"), (GREEN, "D"))
+    for axes, shown in zip(panels, (names[:half], names[half:]), strict=True):
+        for capability, (colour, marker) in zip(capabilities, looks, strict=True):
+            points = [
+                (row["occupancy"], shown.index(row["kernel"]))
+                for row in rows
+                if row["capability"] == capability and row["kernel"] in shown
+            ]
+            axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                marker,
+                color=colour,
+                markerfacecolor="none",
+                label=f"compute capability {capability}",
+            )
+        axes.axvline(0.5, color="#aaaaaa", linewidth=0.8, zorder=0)
+        axes.set_yticks(range(len(shown)), shown, fontsize=5.5)
+        axes.set_ylim(half - 0.5, -0.5)
+        axes.set_xlim(0, 1.04)
+        axes.set_xlabel("occupancy: share of the resident warps")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4)
     return figure
+
+
+def caption(rows: Sequence[dict[str, Any]]) -> str:
+    kernels = {row["kernel"] for row in rows}
+    low = {row["kernel"] for row in rows if row["occupancy"] < 0.5}
+    spills = {row["kernel"] for row in rows if row["spill_bytes"]}
+    return (
+        f"Of {len(kernels)} kernels, compiled for four generations of GPUs, "
+        f"{len(kernels - low)} keep at least half of the warps resident everywhere, "
+        f"and {len(spills) or 'none'} spill registers."
+    )

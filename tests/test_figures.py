@@ -9,7 +9,14 @@ import pytest
 
 import figures
 import snref
-from figures import capacity, half_baseline, planning_time, quickest
+from figures import (
+    budget,
+    capacity,
+    half_baseline,
+    planning_time,
+    quickest,
+    throughput,
+)
 from figures.__main__ import main, read
 from figures.claims import Claim
 from snref.nets import alexnet, lenet
@@ -66,7 +73,7 @@ def test_a_figure_of_another_net_is_measured_and_drawn(tmp_path, capsys):
     assert len(rows) == snref.plan(lenet(2)).to_json()["route_steps"]
     assert (tmp_path / "pictures" / f"{NAME}_lenet_b2.png").is_file()
     assert main(["training", *arguments[1:]]) == 2
-    assert "--net is for memory" in capsys.readouterr().err
+    assert "--net is for breakdown, budget, memory" in capsys.readouterr().err
 
 
 def test_what_is_only_recalled_is_listed_and_never_a_reason_to_fail(capsys):
@@ -77,6 +84,25 @@ def test_what_is_only_recalled_is_listed_and_never_a_reason_to_fail(capsys):
         recalled = number.confirmed == "recalled"
         assert claim.fails == (not recalled and number.kind in ("exact", "at most"))
         assert (f"{number.name:52} {number.printed:>9}" in listed) == recalled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "breakdown",
+        "cache_speed",
+        "demand",
+        "motivation",
+        "recomputation",
+        "transfers",
+        "workspaces",
+    ],
+)
+def test_what_follows_from_shapes_is_measured_alike(tmp_path, name):
+    assert main([name, "--measure", "--out", str(tmp_path)]) == 0
+    measured = tmp_path / "data" / f"{name}.csv"
+    assert measured.read_text() == (HERE / "data" / f"{name}.csv").read_text()
 
 
 @pytest.mark.parametrize("measure", [[], ["--measure"]])
@@ -317,6 +343,41 @@ def test_half_of_the_baselines_memory_stands_beside_no_limit(monkeypatch):
     assert rows[0]["slab_mib"] == round(baseline / 2 / 2**20, 3)
     assert rows[0]["ratio"] >= max(1, rows[0]["bound_ratio"]) > 0
     assert f"{rows[0]['ratio']:.3f}" in half_baseline.text(rows)
+
+
+@pytest.mark.slow
+def test_the_budget_curve_of_another_net_has_a_bound_and_ranks(monkeypatch):
+    pytest.importorskip("scipy")
+    monkeypatch.setattr(budget, "PLANNERS", ("liveness", "cache", "chen", "least time"))
+    monkeypatch.setattr(budget, "BUDGETS", 3)
+    rows = budget.measure_net("alexnet", 2)
+    assert len(rows) == 12 and [*budget._search(alexnet(2), "alexnet", rows)] == []
+    for row in rows:
+        if row["planner"] == "least time":
+            assert 0 < row["bound_seconds"] <= row["seconds k40c"]
+            fit = fitted(alexnet(2), row["memory_bytes"])
+            assert row["seconds k40c"] == round(fit.seconds, 6)
+    assert rows[0]["seconds k40c"] == ""  # liveness alone, in the least memory
+    assert "liveness " in budget.text(rows) and budget.draw(rows).axes
+    last = [row for row in rows if row["memory_bytes"] == rows[-1]["memory_bytes"]]
+    ranks = budget._ranks(rows, last[0]["memory_bytes"])
+    order = sorted(last, key=lambda row: row["seconds k40c"])
+    assert [*ranks[0]] == [row["planner"] for row in order]
+    assert "of 4 planners" in budget.caption([{**r, "memory_bytes": 0} for r in last])
+
+
+def test_images_a_second_are_of_the_plan_that_fits(monkeypatch):
+    monkeypatch.setattr(throughput, "BATCHES", {"lenet": (8, 64)})
+    monkeypatch.setattr(throughput, "PLANNERS", ("caffe", "cache", "least time"))
+    monkeypatch.setattr(throughput, "MEMORY", 13_000_000)
+    rows = [*throughput.search([])]
+    assert len(rows) == 12 and [*throughput.search(rows[:11])] == [rows[11]]
+    found = {throughput._key(row): row["modelled_images_per_second"] for row in rows}
+    assert found["caffe", "lenet", "k40c", 64] == ""  # everything held
+    fit = fitted(lenet(64), 13_000_000, preset="cache", device="virtual:titanxp")
+    speed = round(fit.images_per_second, 2)
+    assert found["cache", "lenet", "titanxp", 64] == speed
+    assert "none fits" in throughput.text([r for r in rows if r["batch"] == 64])
 
 
 def test_the_time_of_each_stage_is_a_row_and_a_depth_is_a_column(monkeypatch):
