@@ -36,20 +36,32 @@ def tutorial(request):
     return request.param
 
 
-@pytest.mark.slow
-def test_a_tutorial_runs_from_top_to_bottom_without_a_warning(tutorial, tmp_path):
-    """Its claims are assertions in it. It draws, and writes nothing."""
-    root = str(tutorial.parents[1])
+def run(tutorial, folder, before=""):
+    """Run a tutorial in a folder, after these lines; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN, str(tutorial)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": root},
+        [sys.executable, "-W", "error", "-c", before + RUN, str(tutorial)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(tutorial.parents[1])},
         capture_output=True,
     )
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert re.fullmatch("(a picture)+", said)
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
+    return done.stdout.decode(errors="replace")
+
+
+@pytest.mark.slow
+def test_a_tutorial_runs_from_top_to_bottom_without_a_warning(tutorial, tmp_path):
+    """Its claims are assertions in it. It draws, and writes nothing."""
+    run(tutorial, tmp_path)
+
+
+@pytest.mark.full
+def test_without_a_clone_the_eighth_tutorial_leaves_out_the_figures(tmp_path):
+    [tutorial] = [path for path in TUTORIALS if path.stem == FIGURES]
+    out = run(tutorial, tmp_path, "import sys; sys.modules['figures'] = None")
+    assert "this is no clone" in out and "alexnet b200" not in out
 
 
 def test_a_notebook_is_made_from_its_tutorial(tutorial):
