@@ -57,7 +57,7 @@ WARP = 32
 
 NETS = {"alexnet": 2, "resnet50": 2, "inception_v4": 2, "densenet121": 2, "unet": 2}
 NETS |= {"lenet": 64}
-DECLARATIONS: tuple[Declarations, ...] = "original", "reuse"
+DECLARATIONS: tuple[Declarations, ...] = "original", "reuse", "static"
 """Networks, their batches, and declarations that together launch every kernel."""
 
 

@@ -11,9 +11,9 @@ from math import prod
 from operator import index
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-from snref.layers.base import Declarations, Layer, Node, make_node
+from snref.layers.base import REUSING, Declarations, Layer, Node, make_node
 from snref.layers.fork import Fork
-from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor
+from snref.plans import ITEM_BYTES, Kind, Plan, Run, Shape, Tensor, Work
 from snref.support.units import one_of, shortened
 
 ForkMode: TypeAlias = Literal["copy", "share"]
@@ -235,28 +235,24 @@ def route(net: Net) -> Plan:
     the same way from the loss, with readers and inputs swapped. Parameters are updated
     at the end.
 
-    Under the declarations "reuse" a gradient takes the memory of x, which the last
-    reader of x can do. For the others x may leave the device before their gradient has
-    memory, so what they read of x is a run of its own, "prepare". And a parameter is
-    updated as soon as nothing reads it any more, so that the memory of its gradient is
-    free for the next one.
+    Under the declarations "reuse" and "static" a gradient takes the memory of x, which
+    the last reader of x can do. For the others x may leave the device before their
+    gradient has memory, so what they read of x is a run of its own, "prepare". What a
+    layer reads of its output y is one, too: it comes before the backward of the last
+    reader of y, which may write over y. And a parameter is updated as soon as nothing
+    reads it any more, so that the memory of its gradient is free for the next one.
     """
     forward = [
         Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
         for n in net.nodes
     ]
-    order = _backward_order(net.nodes, net.branch_order)
-    backward = [
-        run
-        for node, read_later in zip(order, _read_later(order), strict=True)
-        for run in _backward_runs(node, read_later)
-    ]
+    backward = _backward(_backward_order(net.nodes, net.branch_order))
     update = [
         Run(node.name, "update", work)
         for node in net.nodes
         if (work := node.layer.update(node))
     ]
-    if net.declarations == "reuse":
+    if net.declarations in REUSING:
         return Plan((*forward, *_updated_at_once(backward, update)))
     return Plan((*forward, *backward, *update))
 
@@ -274,15 +270,46 @@ def _updated_at_once(backward: Sequence[Run], update: Sequence[Run]) -> Iterator
         yield from due.get(i, ())
 
 
+def _backward(order: Sequence[Node]) -> list[Run]:
+    """Return the backward runs of layers in this order, as ``route`` says."""
+    last_reader = {x: node for node in order for x in _inputs(node)}
+    runs: dict[Node, list[Run]] = {node: [] for node in order}
+    for node, read_later in zip(order, _read_later(order), strict=True):
+        first, *rest = _backward_runs(node, read_later)
+        reader = last_reader.get(node.y)
+        if rest and reader and node.y in first.reads and _takes_no_dy(node, first.work):
+            runs[reader].insert(0, first)
+            runs[node] += rest
+        else:
+            runs[node] += first, *rest
+    return [run for node in order for run in runs[node]]
+
+
+def _inputs(node: Node) -> set[Tensor]:
+    """Return what a layer reads in forward: nothing if it is a fork that shares."""
+    return {x for x in node.xs if x not in node.ys}
+
+
 def _read_later(order: Sequence[Node]) -> list[set[Tensor]]:
     """Return, for each layer, its inputs that a layer after it reads, too."""
     later: set[Tensor] = set()
     found: list[set[Tensor]] = []
     for node in reversed(order):
-        own = {x for x in node.xs if x not in node.ys}  # a fork that shares reads none
+        own = _inputs(node)
         found.append(own & later)
         later |= own
     return found[::-1]
+
+
+def _takes_no_dy(node: Node, work: Sequence[Work]) -> bool:
+    return not any(dy in piece.reads for piece in work for dy in node.dys)
+
+
+def _from_output(node: Node, work: Sequence[Work]) -> int:
+    """Return how many first launches read y and no dy, if no other reads y."""
+    reads_y = [node.y in piece.reads for piece in work]
+    count = sum(reads_y)
+    return count if all(reads_y[:count]) and _takes_no_dy(node, work[:count]) else 0
 
 
 def _backward_runs(node: Node, read_later: set[Tensor]) -> Iterator[Run]:
@@ -290,7 +317,7 @@ def _backward_runs(node: Node, read_later: set[Tensor]) -> Iterator[Run]:
     whole = Run(node.name, "backward", node.layer.backward(node))
     if node.reuses:
         work = whole.work
-        count = max(
+        count = _from_output(node, work) or max(
             (i for i, p in enumerate(work, 1) if not read_later.isdisjoint(p.reads)),
             default=0,
         )

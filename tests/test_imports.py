@@ -38,7 +38,7 @@ ALLOWED = {
     "policies": {"policies", "scheduler", "timing", "timing.costs", "plans"}
     | {"scipy"},
     "planning": {"planning", "policies", "scheduler", "timing", "net", "plans"}
-    | {"support", "support.imports", "scipy", ""},
+    | {"layers", "support", "support.imports", "scipy", ""},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
     "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
     "data": {"data", "numpy"},

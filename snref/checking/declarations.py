@@ -65,6 +65,16 @@ def described(work: Sequence[Work]) -> list[Any]:
     ]
 
 
+def added_up_by_update(node: Node) -> set[Tensor]:
+    """Return gradients of parameters that backward leaves to update, if it is static.
+
+    Their update does not read them, but what they are computed from.
+    """
+    read = Run(node.name, "update", node.layer.update(node)).reads
+    found = node.parameter_gradients.values() if node.is_static else ()
+    return {gradient for gradient in found if gradient not in read}
+
+
 def check_flow(node: Node, phase: Phase, work: tuple[Work, ...]) -> None:
     """Check that a phase writes what it must, and reads only what is there."""
     labels = node.saved.get("labels")
@@ -79,10 +89,13 @@ def check_flow(node: Node, phase: Phase, work: tuple[Work, ...]) -> None:
         must.add(node.saved["loss"])
     elif phase == "backward":
         must = {dx for dx in node.dxs if dx is not None} | gradients
+        must -= added_up_by_update(node)
         may, reads = {*node.scratch.values()}, before | {*node.ys, *node.dys}
     elif phase == "update":
         must, may = parameters, state | momenta
         reads = state | parameters | gradients | momenta
+        if added_up_by_update(node):
+            reads |= {*node.xs, *node.dys}
     run = Run(node.name, "forward", work)
     for tensor in run.reads:
         if tensor not in reads:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from snref.checking.declarations import added_up_by_update
 from snref.checking.launching import run
 from snref.checking.values import Array, Arrays, LayerError, element
 from snref.layers.base import Node
@@ -65,11 +66,15 @@ def differentiate(
     random: np.random.Generator,
     parameters: bool = True,
 ) -> list[Derivatives]:
-    """Differentiate forward by its inputs and, unless they are left out, parameters."""
+    """Differentiate forward by its inputs and, unless they are left out, parameters.
+
+    Gradients that only update computes are left out.
+    """
     pairs = [*zip(node.xs, node.dxs, strict=True)]
     if parameters:
-        gradients = node.parameter_gradients
-        pairs += [(w, gradients[name]) for name, w in node.parameters.items()]
+        gradients, later = node.parameter_gradients, added_up_by_update(node)
+        names = [name for name, dw in gradients.items() if dw not in later]
+        pairs += [(node.parameters[name], gradients[name]) for name in names]
     made = {tensor for launch in forward for tensor in launch.outputs}
     before = {tensor: array for tensor, array in given.items() if tensor not in made}
     found = []

@@ -92,13 +92,14 @@ def add_net(
         choices=get_args(Declarations),
         help="the tensors that backward reads: as in the paper's code (original, the "
         "default); only what the mathematics needs (lean); the same, so that gradients "
-        "may take the memory of activations (reuse)",
+        "may take the memory of activations (reuse), also where nothing is freed or "
+        "computed again (static)",
     )
     parser.add_argument(
         "--fork",
         choices=get_args(ForkMode),
         help="how several layers read one output: each a copy of it (the default), or "
-        "all the same tensor (the default with lean and reuse)",
+        "all the same tensor (the default with the other declarations)",
     )
 
 
@@ -115,14 +116,15 @@ def with_options(net: Net, arguments: argparse.Namespace) -> Net:
 
     Raises ValueError for others than those of the preset, if it decides them.
     """
-    from snref.planning.planned import JOINT
+    from snref.planning.planned import NET_OPTIONS
 
     typed = arguments.declarations, arguments.fork
-    if getattr(arguments, "preset", None) == JOINT and not (
-        typed[0] in (None, "reuse") and typed[1] in (None, "share")
-    ):
+    preset = getattr(arguments, "preset", None)
+    needed = NET_OPTIONS.get(preset or "", typed)
+    if any(told not in (None, own) for told, own in zip(typed, needed, strict=True)):
         raise ValueError(
-            "preset 'joint' plans with --declarations reuse and --fork share: omit both"
+            f"preset {preset!r} plans with --declarations {needed[0]} and --fork "
+            f"{needed[1]}: omit both"
         )
     return net.with_options(*typed)
 

@@ -22,6 +22,7 @@ from snref.planning.candidates import (
     moved,
     variations,
 )
+from snref.planning.planned import NET_OPTIONS
 from snref.planning.reports import COUNTS, PlannedNet
 from snref.plans import OutOfMemory, extent
 from snref.policies import POLICIES, NotApplicable
@@ -106,8 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace, net: Net) -> list[Candidate]:
-    """Return what is compared: presets, those on demand, policies, plans, the best."""
-    asked = {name: Candidate(name, {"preset": name}) for name in PRESETS}
+    """Return what is compared: presets, those on demand, policies, plans, the best.
+
+    Presets that need other declarations than the net's are compared by name.
+    """
+    own = [name for name in PRESETS if name not in NET_OPTIONS]
+    asked = {name: Candidate(name, {"preset": name}) for name in own}
     for name in DEMAND:
         given = {"preset": name, "transfers": "demand"}
         asked[f"{name}, demand"] = Candidate(f"{name}, demand", given)
@@ -149,15 +154,15 @@ class _Compared:
         costs = shared.costs_of(arguments)
         self.answers: dict[str, Answer] = {}
         self.savings: dict[str, dict[str, str | None]] = {}
-        variants = [*variations(net, arguments.device)] if arguments.vary else []
-        self.varied: dict[str, dict[str, float | None]] = {v: {} for v, _ in variants}
+        machines = dict(variations(arguments.device)) if arguments.vary else {}
+        self.varied: dict[str, dict[str, float | None]] = {v: {} for v in machines}
         for each in asked:
             progress.show(f"{net.name}: {each.name}")
             answer = each.answer(net, costs=costs, **limits)
             self.answers[each.name] = answer
             self.savings[each.name] = each.savings(net, answer, **common)
-            for variant, other in variants:
-                seconds = seconds_of(each.answer(net, costs=other, **limits))
+            for variant, machine in machines.items():
+                seconds = seconds_of(each.answer(net, machine, **limits))
                 self.varied[variant][each.name] = seconds
 
     def rows(self) -> Iterator[tuple[Any, ...]]:

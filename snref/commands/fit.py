@@ -22,10 +22,9 @@ from snref.planning.fit import (
     largest_of,
     unsaved,
 )
-from snref.planning.planned import JOINT, PRESET_NAMES, prepared
+from snref.planning.planned import JOINT, PRESET_NAMES, options_of, prepared
 from snref.plans import OutOfMemory, extent
 from snref.policies import POLICIES
-from snref.scheduler.options import Overwrite
 from snref.support.units import mebibytes
 
 EXAMPLE = "snref fit resnet50 --memory 12GB --optimizer adam"
@@ -146,9 +145,8 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
 
     limit = DEEPEST if arguments.deeper else LARGEST_BATCH
     # The lower bound has a quickest plan. No planner has one below it.
-    joint = arguments.preset == JOINT
-    over: Overwrite = "activations" if joint else "gradients"
-    most = largest(lambda size: counting.least(other(size), over) <= memory, limit)
+    options = options_of(arguments.preset)
+    most = largest(lambda size: counting.least(other(size), options) <= memory, limit)
     if arguments.preset in (None, JOINT) and arguments.policy is None:
         if host_memory is not None:  # too large a net is refused slowly: begin at 1
             most = largest(lambda size: isinstance(fit(other(size)), Fit), most)

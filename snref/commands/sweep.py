@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         **common,
     }
     best = plan(net, memory=ENDLESS, **limits).timeline.seconds
-    machines = dict(variations(net, arguments.device)) if arguments.vary else {}
+    machines = dict(variations(arguments.device)) if arguments.vary else {}
     points: list[_Point] = []
     with Progress("sweep", len(sizes) * len(asked)) as progress:
         for memory in sizes:
@@ -135,11 +135,9 @@ def run(arguments: argparse.Namespace) -> int:
                 answer = each.answer(net, memory=memory, **limits)
                 point = _Point(net, memory, each, answer, common)
                 points.append(point)
-                for name, costs in machines.items():
-                    other = {**limits, "costs": costs}
-                    point.varied[name] = seconds_of(
-                        each.answer(net, memory=memory, **other)
-                    )
+                for name, machine in machines.items():
+                    other = each.answer(net, machine, memory=memory, **limits)
+                    point.varied[name] = seconds_of(other)
     _mark(points)
     table = Table((*COLUMNS, *machines), [point.row(best) for point in points])
     folded, terms = table.folded(SAVINGS)

@@ -110,6 +110,26 @@ DEPTH = 32  # images of a slice, and of a tile
 EACH = TILE // SIDE
 
 
+@cuda.jit(device=True)
+def _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0):
+    """total[i,j] = sum_n dy[n,k] x[n,c], slices of DEPTH images one after another.
+
+    k = k0 + thread's y + SIDE i;  c = c0 + thread's x + SIDE j
+    """
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    N, K = dy.shape
+    C = x.shape[1]
+    clear(total)
+    for n0 in range(0, N, DEPTH):
+        clear(part)
+        load(x_tile, DEPTH, TILE, x, n0, c0, N, C)
+        load(y_tile, DEPTH, TILE, dy, n0, k0, N, K)
+        cuda.syncthreads()
+        multiply_transposed(part, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, N - n0))
+        add(total, part)
+        cuda.syncthreads()
+
+
 @cuda.jit
 def filter_64x64(dw, x, dy):
     """dw[k,c] = sum_n dy[n,k] x[n,c]
@@ -121,25 +141,45 @@ def filter_64x64(dw, x, dy):
     part = cuda.local.array((EACH, EACH), float32)
     total = cuda.local.array((EACH, EACH), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    N, K = dy.shape
-    C = x.shape[1]
+    K, C = dw.shape
     k0 = cuda.blockIdx.y * TILE
     c0 = cuda.blockIdx.x * TILE
-    clear(total)
-    for n0 in range(0, N, DEPTH):
-        clear(part)
-        load(x_tile, DEPTH, TILE, x, n0, c0, N, C)
-        load(y_tile, DEPTH, TILE, dy, n0, k0, N, K)
-        cuda.syncthreads()
-        multiply_transposed(part, y_tile, x_tile, ty, SIDE, tx, min(DEPTH, N - n0))
-        add(total, part)
-        cuda.syncthreads()
+    _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
     for i in range(EACH):
         k = k0 + ty + SIDE * i
         for j in range(EACH):
             c = c0 + tx + SIDE * j
             if k < K and c < C:
                 dw[k, c] = total[i, j]
+
+
+@cuda.jit
+def descend_64x64(w, v, x, dy, learning_rate, momentum, weight_decay):
+    """The step of `sgd.update` with the dw of `filter_64x64`, to its bits:
+
+    v[k,c] = momentum v[k,c] + sum_n dy[n,k] x[n,c] + weight_decay w[k,c]
+    w[k,c] -= learning_rate v[k,c]
+
+    Blocks: x along c, y along k.
+    """
+    x_tile = cuda.shared.array((DEPTH, TILE), float32)
+    y_tile = cuda.shared.array((DEPTH, TILE), float32)
+    part = cuda.local.array((EACH, EACH), float32)
+    total = cuda.local.array((EACH, EACH), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    K, C = w.shape
+    k0 = cuda.blockIdx.y * TILE
+    c0 = cuda.blockIdx.x * TILE
+    _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
+    for i in range(EACH):
+        k = k0 + ty + SIDE * i
+        for j in range(EACH):
+            c = c0 + tx + SIDE * j
+            if k < K and c < C:
+                value = w[k, c]
+                velocity = momentum * v[k, c] + (total[i, j] + weight_decay * value)
+                v[k, c] = velocity
+                w[k, c] = value - learning_rate * velocity
 
 
 forward_64x64 = _forward(64, 64, deep=32)

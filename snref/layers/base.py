@@ -23,7 +23,8 @@ from snref.plans import (
     record,
 )
 
-Declarations: TypeAlias = Literal["original", "lean", "reuse"]
+Declarations: TypeAlias = Literal["original", "lean", "reuse", "static"]
+REUSING: tuple[Declarations, ...] = "reuse", "static"  # gradients over activations
 
 
 @record
@@ -43,7 +44,7 @@ class Node:
                   "labels" and "loss" there, too
     scratch       small tensors of int32 that a launch of backward leaves for a later
                   one, by name; they are scheduled
-    declarations  "original", "lean" or "reuse"
+    declarations  "original", "lean", "reuse" or "static"
     """
 
     name: str
@@ -97,7 +98,17 @@ class Node:
         So backward reads no output that is the input of the next layer, whose gradient
         lies there by then, and reads its own input before it writes.
         """
-        return self.declarations == "reuse"
+        return self.declarations in REUSING
+
+    @property
+    def is_static(self) -> bool:
+        """Return whether every activation has one region throughout, as in Caffe.
+
+        Nothing is computed again or copied. So an output may lie on the input that
+        only its layer reads, and no gradient of a parameter needs memory of its own if
+        the update can add it up in the momentum.
+        """
+        return self.declarations == "static"
 
     def original(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors under the original declarations, and none under lean.
@@ -195,7 +206,7 @@ class Layer:
         return {}
 
     def scratch_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        """Return the shapes of ``node.scratch``, under the declarations "reuse"."""
+        """Return the shapes of ``node.scratch``, under "reuse" and "static"."""
         return {}
 
     def shared_parameters(self) -> dict[str, tuple[str, str]]:
@@ -263,7 +274,8 @@ def make_node(
     shapes = [x.shape for x in xs]
     own = layer.parameter_shapes(*shapes)
     parameters = named(own, "parameter")
-    kind: Kind = "merged_gradient" if declarations == "reuse" else "parameter_gradient"
+    reuses = declarations in REUSING
+    kind: Kind = "merged_gradient" if reuses else "parameter_gradient"
     gradients = named(own, kind, before="d")
     for key, (owner, its_key) in layer.shared_parameters().items():
         parameters[key] = before[owner].parameters[its_key]
@@ -272,7 +284,7 @@ def make_node(
     scratch = {
         key: Tensor(f"{name}.{key}", shape, "gradient", "int32")
         for key, shape in layer.scratch_shapes(*shapes).items()
-        if declarations == "reuse"
+        if reuses
     }
     ys = layer.output_tensors(name, xs)
     dys = tuple(

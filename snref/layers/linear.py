@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from snref.layers.base import Layer, Node
+from snref.layers.base import Layer, Node, descend
 from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.shapes import one
 from snref.plans import Launch, Part, Shape, Tensor, Work
@@ -54,11 +54,50 @@ class Linear(Layer):
         x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         tile = tile_for(x.shape[0])
+        if descends_at_once(node):
+            dx_alone = product("data", dx, (dy, w), self.outputs, tile)
+            return (*bias_gradient(node), *dx_alone)
         return (
             *product("filter", dw, (x, dy), x.shape[0], LARGE),
             *bias_gradient(node),
             *product("data", dx, (dy, w), self.outputs, tile),
         )
+
+    def update(self, node: Node) -> tuple[Work, ...]:
+        if not descends_at_once(node):
+            return super().update(node)
+        b = node.parameters.get("b")
+        momenta, gradients = node.momenta, node.parameter_gradients
+        biases = () if b is None else (descend(b, momenta["b"], gradients["b"]),)
+        return (product_and_descent(node), *biases)
+
+
+def descends_at_once(node: Node) -> bool:
+    """Return whether w is updated without memory for dw: where w is larger than x.
+
+    The second paper's rule by size: of x and w, the smaller one's gradient comes first,
+    into memory of its own, and the larger one's takes memory that is there. Where x is
+    larger, dw is first and dx lies on x. Where w is, dx is first and dw is added to the
+    momentum, element by element.
+    """
+    return node.is_static and node.parameters["w"].size > node.x.size
+
+
+def product_and_descent(node: Node) -> Launch:
+    """Launch the product dw and the step of w in one kernel, which keeps no dw."""
+    x, dy, w = node.x, node.dy, node.parameters["w"]
+    rows, columns = w.shape
+    return Launch(
+        "linear.descend_64x64",
+        (w, node.momenta["w"]),
+        (x, dy),
+        ("learning_rate", "momentum", "weight_decay"),
+        view="rows",
+        updates=True,
+        grid=tiles(rows, columns, LARGE),
+        block=(SIDE, SIDE),
+        flops=(2 * x.shape[0] + 6) * w.size,
+    )
 
 
 def product(

@@ -1,10 +1,13 @@
 """Rectified linear unit."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node, elementwise
-from snref.plans import Work
+from snref.plans import Shape, Work
+
+BITS = 32  # of a word of signs
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,9 @@ class ReLU(Layer):
 
     x and y are positive at the same places: either tells where the gradient passes.
     The gradient reads y, which the backward of y's reader has mostly just used; or x,
-    where that backward may have written its own gradient over y.
+    where that backward may have written its own gradient over y; or, under static
+    declarations, where y itself lies on x, a bit for each element, which is taken from
+    y before that.
 
     Source: Krizhevsky et al. 2012, section 3.1.
     """
@@ -25,7 +30,23 @@ class ReLU(Layer):
             "relu.forward", node.y, node.x, in_place=(node.x, "activations")
         )
 
+    def scratch_shapes(self, *inputs: Shape) -> dict[str, Shape]:
+        return {"signs": (-(-prod(inputs[0]) // BITS),)}
+
     def backward(self, node: Node) -> tuple[Work, ...]:
+        if node.is_static and node.dx is not None:
+            signs = node.scratch["signs"]
+            return (
+                *elementwise("relu.signs", signs, node.y, flops=BITS),
+                *elementwise(
+                    "relu.backward_by_signs",
+                    node.dx,
+                    signs,
+                    node.dy,
+                    in_place=(node.dy, "gradients"),
+                    per_thread=BITS,
+                ),
+            )
         return elementwise(
             "relu.backward",
             node.dx,

@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 
 from snref.net import Net, route
 from snref.planning.exchange import parsed_json, plan_from_json
-from snref.planning.planned import JOINT, PRESET_NAMES, plan, prepared
+from snref.planning.planned import PRESET_NAMES, options_of, plan, prepared
 from snref.planning.reports import PlannedNet
 from snref.plans import Launch, OutOfMemory, Plan
 from snref.policies import POLICIES, NotApplicable
-from snref.scheduler import PRESETS, Options
+from snref.scheduler import Options
 from snref.support.files import read
 from snref.support.units import shortened
 from snref.timing import roofline
 from snref.timing.costs import Costs
+from snref.timing.roofline import Machine
 
 LEAST_TIME = "least time"
 SAVINGS = ("declarations", "fork", "overwrite", "algorithms")
@@ -41,8 +42,14 @@ class Candidate:
     name: str
     given: Mapping[str, Any] = field(default_factory=dict)
 
-    def answer(self, net: Net, **limits: Any) -> Answer:
-        """Plan a net; return why there is no plan if it does not fit."""
+    def answer(self, net: Net, machine: Machine | None = None, **limits: Any) -> Answer:
+        """Plan a net; return why there is no plan if it does not fit.
+
+        machine  whose roofline models the time, in place of limits["costs"]
+        """
+        net = prepared(net, self.given.get("preset"))
+        if machine is not None:
+            limits["costs"] = roofline.costs(route(net), machine)
         try:
             return plan(net, **{**limits, **self.given})
         except (OutOfMemory, NotApplicable) as error:
@@ -55,8 +62,7 @@ class Candidate:
         found: dict[str, str | None] = {"declarations": net.declarations}
         found["fork"] = net.forks
         if policy is None:
-            joint = Options(overwrite="activations") if preset == JOINT else Options()
-            options = replace(PRESETS.get(preset or "", joint), **common)
+            options = replace(options_of(preset), **common)
             found |= {"overwrite": options.overwrite, "algorithms": options.algorithms}
         elif policy in POLICIES:
             known = POLICIES[policy]
@@ -148,12 +154,12 @@ def from_file(path: str, net: Net) -> Candidate:
     return Candidate(path, {"policy": planner})
 
 
-def variations(net: Net, device: str) -> Iterator[tuple[str, Costs]]:
-    """Yield the costs of a net with the link, or the bandwidth, a quarter off."""
-    whole, machine = route(net), roofline.machine(device)
+def variations(device: str) -> Iterator[tuple[str, Machine]]:
+    """Yield the machine with its link, or its bandwidth, a quarter off."""
+    machine = roofline.machine(device)
     for name, (numbers, factor) in VARIATIONS.items():
         varied = {number: factor * getattr(machine, number) for number in numbers}
-        yield name, roofline.costs(whole, replace(machine, **varied))
+        yield name, replace(machine, **varied)
 
 
 def moved(

@@ -24,7 +24,6 @@ from snref.plans import (
 from snref.policies import Policy
 from snref.scheduler import Options
 from snref.scheduler.in_place import overwrite
-from snref.scheduler.options import Overwrite
 from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
 from snref.timing.costs import Costs
@@ -72,12 +71,14 @@ class Counting:
         whole = route(net)
         return halved(whole, net.nodes[-1].y) if self.dtype == "amp" else whole
 
-    def least(self, net: Net, over: Overwrite = "gradients") -> int:
-        """Return the fewest bytes of device memory for which a plan exists.
+    def least(self, net: Net, options: Options | None = None) -> int:
+        """Return the fewest bytes of device memory that a plan can do with.
 
-        over: what the plan may overwrite
+        options: what plans may do; default: what the quickest may
         """
-        bound = lower_bound(overwrite(self.route(net), over))
+        options = options or Options()
+        static = not options.liveness
+        bound = lower_bound(overwrite(self.route(net), options.overwrite, static))
         return bound + sum(self.resident(net).values())
 
 

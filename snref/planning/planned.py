@@ -5,12 +5,13 @@
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Unpack, get_args
 
-from snref.net import Net, route
+from snref.layers.base import Declarations
+from snref.net import ForkMode, Net, route
 from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
 from snref.plans import (
@@ -37,6 +38,10 @@ from snref.timing.costs import Costs
 
 JOINT = "joint"  # both papers in one plan
 PRESET_NAMES = (*PRESETS, JOINT)
+NET_OPTIONS: Mapping[str, tuple[Declarations, ForkMode]] = {  # what a preset needs
+    "reuse": ("static", "share"),
+    JOINT: ("reuse", "share"),
+}
 
 
 def plan(
@@ -56,7 +61,11 @@ def plan(
     preset       a name of ``PRESETS``. Without one: "superneurons"; or, if memory is
                  given, the plan of least modelled time that fits it. "joint" is that
                  plan, too, with gradients over activations and the net's declarations
-                 "reuse"; without memory, it is the plan of least memory
+                 "reuse"; without memory, it is the plan of least memory. "reuse" is the
+                 second paper alone, with the declarations "static": every activation
+                 has one region throughout, as in Caffe; ReLU writes y over x, gradients
+                 lie on activations, and all dw in one region, or in none where w is
+                 larger than x
     policy       instead of the scheduler: a name of ``POLICIES``, "module:function", or
                  a function from route, options and costs to a plan. For a function of
                  your own, only the limits of memory hold, not the other options
@@ -114,7 +123,20 @@ def plan(
 
 def prepared(net: Net, preset: str | None) -> Net:
     """Return the net under the options that a preset needs."""
-    return net.with_options("reuse", "share") if preset == JOINT else net
+    needed = NET_OPTIONS.get(preset or "")
+    return net.with_options(*needed) if needed else net
+
+
+def options_of(preset: str | None) -> Options:
+    """Return the options of a preset; without one those of the quickest plan.
+
+    Raises ValueError if there is none of the name.
+    """
+    if preset in (None, JOINT):
+        return Options(overwrite="activations") if preset == JOINT else Options()
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}: {', '.join(PRESET_NAMES)}")
+    return PRESETS[preset]
 
 
 def plan_route(
@@ -144,7 +166,7 @@ def plan_route(
         options, made = least_time(whole, costs, capacity, effort=effort, **overrides)
         return "least time", options, made
     if preset == JOINT:
-        over: Overrides = {"overwrite": "activations", **overrides}
+        over: Overrides = {"overwrite": options_of(JOINT).overwrite, **overrides}
         if capacity is None:  # the least that there is a plan for, under these options
             capacity = lower_bound(overwrite(whole, over["overwrite"]))
             try:
@@ -156,9 +178,8 @@ def plan_route(
         options, made = least_time(whole, costs, capacity, effort=effort, **over)
         return JOINT, options, made
     preset = preset or "superneurons"
-    if preset not in PRESETS:
-        raise ValueError(f"no preset {preset!r}: {', '.join(PRESET_NAMES)}")
-    options = replace(PRESETS[preset], capacity=capacity, slab=capacity, **overrides)
+    own = options_of(preset)
+    options = replace(own, capacity=capacity, slab=capacity, **overrides)
     return preset, options, schedule(whole, options, costs)
 
 
@@ -181,8 +202,8 @@ def by_policy(
             )
         if any(t.kind == "merged_gradient" for run in whole.runs() for t in run.writes):
             raise NotApplicable(
-                f"policy {name!r} does not plan under the declarations 'reuse': they "
-                "must be original or lean"
+                f"policy {name!r} does not plan under the declarations 'reuse' and "
+                "'static': they must be original or lean"
             )
         made = POLICIES[policy].plan(whole, options, costs)
     else:

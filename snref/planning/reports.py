@@ -70,6 +70,12 @@ from snref.timing.timeline import Timeline, simulate
 
 COUNTS = "data tensors: layer outputs and data gradients"
 DECIDED = ("liveness", "recompute", "transfers", "algorithms", "overwrite")
+STATIC = """\
+  Every activation has a region throughout, its input's where a ReLU, dropout or
+  addition may write over that. Gradients lie on activations; those that cannot have
+  regions, too. Beside these: what a run leaves for a later one, such as indices of
+  max pooling, signs and dw. Where w is larger than x there is no dw: the momentum
+  takes it."""  # how the second paper alone is counted
 BY_POLICY = "decided by the policy"
 RESIDENT: tuple[Kind, ...] = (
     "parameter",
@@ -462,6 +468,8 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         f"{planned.preset}: {decided}, declarations {net.declarations}, "
         f"fork {net.forks}{'' if net.has_image_gradient else ', no image gradient'}"
     )
+    if net.declarations == "static" and not options.liveness:
+        yield STATIC
     yield ""
     yield f"  {COUNTS:44} {'bytes':>16} {'MiB = 2^20':>12}"
     yield row("baseline: all of them held", planned.baseline_bytes)

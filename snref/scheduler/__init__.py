@@ -64,7 +64,7 @@ def schedule(
     if victim is not least_recently_used and options.transfers != "cache":
         raise ValueError(f"victim is of transfers 'cache', not {options.transfers!r}")
     with no_garbage_collection():
-        plan = overwrite(route, options.overwrite)
+        plan = overwrite(route, options.overwrite, static=not options.liveness)
         plan = recompute(plan, options.recompute)
         plan = offload(plan, options.transfers, ahead)
         allocated = free_dead(plan) if options.liveness else hold_all(plan)

@@ -8,6 +8,7 @@ gradients      what the paper's code does: ACT and LRN write dx over dy, SOFTMAX
                AlexNet's baseline hold with it; with "never" they are 3056.362.
 activations    what forward left is overwritten, too (Shirahata et al. 2016). A
                convolution computes dw first, then dx over x. A join adds y over x_1.
+               If nothing is computed again, a ReLU writes y over x, too.
 
 A layer declares which output of a launch may overwrite which input of it
 (``Launch.may_overwrite``). Between launches no declaration is needed: what an earlier
@@ -43,22 +44,25 @@ from snref.plans import Launch, Plan, Run, Tensor, only_runs
 from snref.scheduler.options import Overwrite
 
 
-def overwrite(plan: Plan, setting: Overwrite) -> Plan:
+def overwrite(plan: Plan, setting: Overwrite, static: bool = False) -> Plan:
     """Rename every output that may overwrite an input under this setting to the input.
 
     An input is overwritten only if no later run reads its value, also none that
     recomputation may put into the plan later.
+
+    static  nothing will be computed again: so not only joins write over an input in
+            forward, but every layer that may and is its only reader
     """
     if setting == "never":
         return plan
     runs = only_runs(plan, "in place")
     names: dict[Tensor, Tensor] = {}  # a renamed tensor -> what it is now
     last_reader = _last_readers(runs)
-    joins = _joins(runs) if setting == "activations" else {}
+    only_reader = _only_readers(runs, static) if setting == "activations" else {}
     steps: list[Run] = []
     for run in runs:
         taken: set[Tensor] = set()
-        free = joins if run.phase == "forward" else last_reader
+        free = only_reader if run.phase == "forward" else last_reader
         for output, target in _pairs(run, setting):
             if free.get(target) is run and output not in names and target not in taken:
                 names[output] = names.get(target, target)
@@ -103,8 +107,11 @@ def _last_readers(runs: tuple[Run, ...]) -> dict[Tensor, Run]:
     return {tensor: runs[place] for tensor, place in last.items()}
 
 
-def _joins(runs: tuple[Run, ...]) -> dict[Tensor, Run]:
-    """Return what only one run reads, a forward run that is never computed again."""
+def _only_readers(runs: tuple[Run, ...], static: bool) -> dict[Tensor, Run]:
+    """Return what only one run reads, a forward run that is never computed again.
+
+    static  as for ``overwrite``; otherwise only joins are never computed again
+    """
     readers: dict[Tensor, list[Run]] = {}
     for run in runs:
         for tensor in run.reads:
@@ -113,7 +120,9 @@ def _joins(runs: tuple[Run, ...]) -> dict[Tensor, Run]:
     return {
         tensor: found[0]
         for tensor, found in readers.items()
-        if len(found) == 1 and found[0].phase == "forward" and found[0].checkpoint
+        if len(found) == 1
+        and found[0].phase == "forward"
+        and (static or found[0].checkpoint)
     }
 
 

@@ -84,10 +84,12 @@ def hold_all(plan: Plan) -> Plan:
 
     This is the paper's baseline. Workspaces are allocated for their runs only, as they
     are in every framework; and so are merged gradients of parameters, whose place is
-    the one region of Shirahata et al.
+    the one region of Shirahata et al., and the small tensors of int32 that a layer's
+    backward leaves for itself.
     """
     tensors = dict.fromkeys(t for step in plan.steps for t in _touched(step))
-    held = {t: None for t in tensors if t.kind not in ("workspace", "merged_gradient")}
+    passing = "workspace", "merged_gradient"
+    held = {t: None for t in tensors if t.kind not in passing and t.dtype != "int32"}
     steps: list[Step] = []
     for step in free_dead(plan).steps:
         if not isinstance(step, Alloc | Free) or step.tensor not in held:

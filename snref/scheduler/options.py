@@ -90,4 +90,7 @@ PRESETS: Mapping[str, Options] = {
     "memory-centric": Options(recompute="memory-centric", transfers="offload"),
     "superneurons": Options(recompute="cost-aware", transfers="offload"),
     "cache": Options(recompute="cost-aware", transfers="cache"),
+    "reuse": Options(
+        liveness=False, recompute=None, transfers="none", overwrite="activations"
+    ),
 }

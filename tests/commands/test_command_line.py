@@ -128,7 +128,7 @@ def test_compare_says_so_of_the_resnets_401(command):
 def test_compare_lists_every_preset_and_what_does_not_fit(command):
     _, out, _ = command("compare alexnet --batch 8 --memory 800MiB --csv -")
     rows = {row["plan"]: row for row in csv.DictReader(io.StringIO(out))}
-    assert set(snref.PRESETS) | {"least time"} <= set(rows)
+    assert {*snref.PRESETS, "least time"} - {"reuse"} <= set(rows)
     assert "does not fit" in rows["baseline"]["at step"]
     assert float(rows["least time"]["extent MiB"]) < 800
     listed = {n.plan for n in numbers() if n.what in compare.MEASURED and n.plan}
@@ -295,6 +295,7 @@ def test_costs_may_be_measured_ones(command, tmp_path):
         ("plan lenet --preset baseline --transfers demand", 2, ["need liveness"]),
         ("plan lenet --preset joint --declarations lean", 2, ["--declarations reuse"]),
         ("train digits --preset joint --fork copy", 2, ["--fork share: omit both"]),
+        ("plan lenet --preset reuse --declarations reuse", 2, ["--declarations stat"]),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(command, line, code, words, tmp_path):

@@ -2,14 +2,14 @@
 
 from importlib import import_module
 
-from snref.kernels import batchnorm, bias, linear, lrn, pool, softmax
+from snref.kernels import batchnorm, bias, linear, lrn, pool, relu, softmax
 from snref.layers import slices
 
 
 def test_layers_launch_the_blocks_that_kernels_are_written_for() -> None:
     layers = {
         name: import_module(f"snref.layers.{name}")
-        for name in ("batchnorm", "bias", "lrn", "pool", "softmax")
+        for name in ("batchnorm", "bias", "lrn", "pool", "relu", "softmax")
     }
     assert layers["batchnorm"].BLOCK == (batchnorm.PIXELS, batchnorm.IMAGES)
     assert layers["softmax"].THREADS == softmax.THREADS
@@ -17,6 +17,7 @@ def test_layers_launch_the_blocks_that_kernels_are_written_for() -> None:
     assert layers["lrn"].LARGEST <= lrn.LARGEST
     assert layers["pool"].WIDEST == pool.WIDEST
     assert layers["bias"].BLOCK == bias.BLOCK
+    assert layers["relu"].BITS == relu.BITS == 32  # of an int32
     assert slices.IMAGES == slices.images_of_slice(1) == linear.DEPTH
 
 

@@ -6,9 +6,13 @@ from typing import cast
 import numpy as np
 import pytest
 
+from snref import simt
+from snref.kernels import linear as kernels
+from snref.kernels import sgd
 from snref.layers import Conv, Linear
 from snref.layers.base import Layer, Node
 from snref.layers.bias import add_bias, bias_gradient
+from snref.layers.linear import LARGE, tiles
 from snref.plans import Launch, Shape, Tensor
 
 from .reference import (
@@ -17,6 +21,7 @@ from .reference import (
     assert_close,
     assert_reads,
     assert_repeatable,
+    assert_same_bits,
     central_difference,
     execute,
 )
@@ -107,6 +112,22 @@ def test_linear_repeats_to_the_bit_and_reads_its_inputs(
     arrays = [normal(rng, *shape) for shape in shapes]
     assert_repeatable(compute, *arrays)
     assert_reads(compute, *arrays)
+
+
+@pytest.mark.parametrize(("images", "inputs", "outputs"), SIZES)
+def test_a_step_without_memory_for_dw_has_the_bits_of_one_with_it(
+    images: int, inputs: int, outputs: int, rng: np.random.Generator
+) -> None:
+    x, dy = normal(rng, images, inputs), normal(rng, images, outputs)
+    w, v = normal(rng, outputs, inputs), normal(rng, outputs, inputs)
+    (dw,) = linear("filter", images, inputs, outputs)(x, dy)
+    rates = [np.float32(rate) for rate in (0.05, 0.9, 5e-4)]
+    w0, v0 = w.copy(), v.copy()
+    simt.compile(sgd.update)[(3,), (256,)](*(a.reshape(-1) for a in (w, v, dw)), *rates)
+    grid = tiles(outputs, inputs, LARGE)
+    simt.compile(kernels.descend_64x64)[grid, (16, 16)](w0, v0, x, dy, *rates)
+    assert_same_bits(w0, w)
+    assert_same_bits(v0, v)
 
 
 def test_linear_gradients_are_central_differences(rng: np.random.Generator) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from snref import simt
 from snref.kernels import relu
 
 from .reference import (
@@ -62,6 +63,21 @@ def test_relu_in_place_is_relu(rng: np.random.Generator) -> None:
     assert_same_bits(launch_over(relu.forward, *LAUNCH, 0, [x]), forward(x)[0])
     over = launch_over(relu.backward, *LAUNCH, 1, [x, dy])
     assert_same_bits(over, backward(x, dy)[0])
+
+
+@pytest.mark.parametrize("size", (*SIZES, 31, 32, 33))
+def test_a_bit_an_element_tells_where_the_gradient_passes(
+    size: int, rng: np.random.Generator
+) -> None:
+    x, dy = values(rng, size, 2)
+    x[1::5] = np.nan
+    words = np.zeros(-(-size // relu.BITS), np.int32)
+    simt.check(relu.signs)[LAUNCH](words, forward(x)[0])
+    dx = np.empty_like(dy)
+    simt.check(relu.backward_by_signs)[LAUNCH](dx, words, dy)
+    assert_same_bits(dx, backward(x, dy)[0])
+    simt.compile(relu.backward_by_signs)[LAUNCH](dy, words, dy)
+    assert_same_bits(dy, dx)
 
 
 def test_relu_reads_its_inputs_and_repeats_itself(rng: np.random.Generator) -> None:

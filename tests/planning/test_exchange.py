@@ -39,7 +39,7 @@ def through_text(value):
 def exported(net, **options):
     """A plan, and the texts of its net's graph and of itself."""
     planned = snref.plan(net, **options)
-    graph = through_text(graph_to_json(net, planned.costs, planned.machine))
+    graph = through_text(graph_to_json(planned.net, planned.costs, planned.machine))
     return planned, graph, through_text(plan_to_json(planned.plan, planned.route))
 
 

@@ -100,9 +100,19 @@ def test_no_mutant_of_plans_that_overwrite_activations_survives() -> None:
     assert sum(counts) > 5_000
 
 
-def kill_overwritten(seed: int, way: str) -> int:
+def test_no_mutant_of_a_static_plan_survives() -> None:
+    assert kill_overwritten(14, "baseline", "static") > 200
+
+
+@pytest.mark.slow
+def test_no_mutant_of_static_plans_survives() -> None:
+    counts = [kill_overwritten(seed, "baseline", "static") for seed in range(5)]
+    assert sum(counts) > 7_000
+
+
+def kill_overwritten(seed: int, way: str, declarations: Declarations = "reuse") -> int:
     """Check that verify objects to every mutant of a plan with gradients over x."""
-    route, costs = a_route(seed, "reuse")
+    route, costs = a_route(seed, declarations)
     plan = OVER_ACTIVATIONS[way](route, costs)
     written = {t for run in plan.runs() for t in run.writes if run.phase == "backward"}
     assert any(tensor.kind == "activation" for tensor in written)
