@@ -30,7 +30,7 @@ data gradients. That is what the papers count. The keys of the JSON:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -124,12 +124,16 @@ class PlannedNet:
     @cached_property
     def steps(self) -> tuple[RouteStep, ...]:
         """The curve of memory over the iteration: a number a route step."""
-        return route_steps(self.plan)
+        return route_steps(self.plan, self._in_use)
 
     @property
     def peak_bytes(self) -> int:
         """Activations and gradients in use at once, at most; no workspace."""
-        return max(memory(self.plan))
+        return max(self._in_use)
+
+    @cached_property
+    def _in_use(self) -> list[int]:
+        return memory(self.plan)
 
     @cached_property
     def peak_step(self) -> int:
@@ -317,11 +321,13 @@ def resident(net: Net) -> dict[Kind, int]:
     return nbytes
 
 
-def route_steps(plan: Plan) -> tuple[RouteStep, ...]:
+def route_steps(plan: Plan, in_use: Sequence[int] = ()) -> tuple[RouteStep, ...]:
     """Memory over an iteration as the papers draw it: a number a route step.
 
     A route step is a layer's first forward run, or its backward run. Re-runs and
     copies count to the route step that follows, updates to the one before.
+
+    in_use  ``memory(plan)``, if it is known
 
     >>> x, y = Tensor("x", (256,)), Tensor("y", (256,))
     >>> first = Run("data", "forward", (Launch("", (x,)),))
@@ -333,13 +339,13 @@ def route_steps(plan: Plan) -> tuple[RouteStep, ...]:
     steps: list[RouteStep] = []
     seen: set[str] = set()
     live = most = count = 0
-    for step, in_use in zip(plan.steps, memory(plan), strict=True):
+    for step, nbytes in zip(plan.steps, in_use or memory(plan), strict=True):
         if isinstance(step, Alloc):
             live += step.tensor.is_data
         elif isinstance(step, Free):
             live -= step.tensor.is_data
         else:
-            most, count = max(most, in_use), max(count, live)
+            most, count = max(most, nbytes), max(count, live)
             if not isinstance(step, Run):
                 continue
             if step.phase == "update" and steps:
@@ -363,15 +369,14 @@ def original_layer_peak(plan: Plan) -> int:
     largest = 0
     for run in plan.runs():
         if run.in_backward:
-            tensors = {t for piece in run.work for t in (*piece.outputs, *piece.inputs)}
-            listed = [t for launch in _launches(run) for t in launch.retained]
-            nbytes = sum(t.nbytes for t in (*tensors, *listed) if t.is_data)
+            tensors: set[Tensor] = set()
+            listed: list[Tensor] = []
+            for piece in run.work:
+                tensors.update(piece.outputs, piece.inputs)
+                listed += piece.retained if isinstance(piece, Launch) else ()
+            nbytes = sum([t.nbytes for t in (*tensors, *listed) if t.is_data])
             largest = max(largest, nbytes)
     return largest
-
-
-def _launches(run: Run) -> Iterator[Launch]:
-    return (piece for piece in run.work if isinstance(piece, Launch))
 
 
 def _report(planned: PlannedNet) -> dict[str, Any]:

@@ -14,15 +14,17 @@ def memory(plan: Plan, workspace: bool = False) -> list[int]:
                device's memory must hold
     """
 
+    def counted(tensor: Tensor) -> int:
+        if workspace:
+            return tensor.aligned_bytes
+        return tensor.nbytes if tensor.is_data else 0
+
     in_use, usage = 0, []
     for step in plan.steps:
-        if isinstance(step, Alloc | Free):
-            tensor = step.tensor
-            if workspace:
-                nbytes = tensor.aligned_bytes
-            else:
-                nbytes = tensor.nbytes if tensor.is_data else 0
-            in_use += nbytes if isinstance(step, Alloc) else -nbytes
+        if isinstance(step, Alloc):
+            in_use += counted(step.tensor)
+        elif isinstance(step, Free):
+            in_use -= counted(step.tensor)
         usage.append(in_use)
     return usage
 
@@ -52,7 +54,7 @@ def host_memory(plan: Plan) -> list[int]:
         if isinstance(step, Offload) and step.tensor not in kept:
             kept.add(step.tensor)
             total += step.tensor.nbytes
-        if step in last:
+        elif isinstance(step, Prefetch) and step in last:
             kept.remove(step.tensor)
             ending = step.tensor.nbytes
         usage.append(total)

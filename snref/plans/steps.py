@@ -8,6 +8,7 @@ is freed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from snref.plans.launches import Choice, Launch, Work
@@ -144,8 +145,12 @@ class Plan:
 
     steps: tuple[Step, ...]
 
-    def runs(self) -> Iterator[Run]:
-        return (step for step in self.steps if isinstance(step, Run))
+    def runs(self) -> tuple[Run, ...]:
+        return self._runs
+
+    @cached_property
+    def _runs(self) -> tuple[Run, ...]:
+        return tuple([step for step in self.steps if isinstance(step, Run)])
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -156,10 +161,9 @@ def only_runs(plan: Plan, name: str) -> tuple[Run, ...]:
 
     Raises TypeError in the name of a pass if something is allocated or copied already.
     """
-    for step in plan.steps:
-        if not isinstance(step, Run):
-            raise TypeError(f"{name} comes before transfers and allocation")
-    return tuple(plan.runs())
+    if len(plan.runs()) < len(plan.steps):
+        raise TypeError(f"{name} comes before transfers and allocation")
+    return plan.runs()
 
 
 class InvalidPlan(ValueError):

@@ -38,9 +38,10 @@ class Tensor:
 
     Two tensors are the same only if they are the same object: names are for people.
 
-    nbytes, aligned_bytes   its bytes; the same rounded up
-    scheduled   whether a plan allocates and frees it; the rest stays on the device
-    is_data     whether the papers count it: a y or a dy
+    size           elements
+    nbytes         bytes; aligned_bytes: the same rounded up
+    scheduled      whether a plan allocates and frees it; the rest stays on the device
+    is_data        whether the papers count it: a y or a dy
 
     >>> Tensor("conv1.y", (200, 96, 55, 55)).nbytes
     232320000
@@ -48,7 +49,7 @@ class Tensor:
 
     __slots__ = (
         *("name", "shape", "kind", "dtype"),
-        *("nbytes", "aligned_bytes", "scheduled", "is_data"),
+        *("size", "nbytes", "aligned_bytes", "scheduled", "is_data"),
     )
 
     def __init__(
@@ -58,11 +59,13 @@ class Tensor:
         kind: Kind = "activation",
         dtype: DType = "float32",
     ) -> None:
-        nbytes = ITEM_BYTES[dtype] * prod(shape)
+        size = prod(shape)
+        nbytes = ITEM_BYTES[dtype] * size
         self.name: Final = name
         self.shape: Final = shape
         self.kind: Final = kind
         self.dtype: Final = dtype
+        self.size: Final = size
         self.nbytes: Final = nbytes
         self.aligned_bytes: Final = aligned(nbytes)
         self.scheduled: Final = kind in SCHEDULED
@@ -71,8 +74,3 @@ class Tensor:
     def __repr__(self) -> str:
         settings = f"kind={self.kind!r}, dtype={self.dtype!r}"
         return f"Tensor(name={self.name!r}, shape={self.shape!r}, {settings})"
-
-    @property
-    def size(self) -> int:
-        """Return the number of elements."""
-        return prod(self.shape)

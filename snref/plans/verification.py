@@ -36,7 +36,7 @@ end.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from snref.plans.launches import Choice, Launch, Work
 from snref.plans.measures import host_memory, memory
@@ -55,27 +55,18 @@ from snref.plans.tensor import ALIGNMENT, DW, Tensor
 Key: TypeAlias = tuple[str, str]  # a run's layer and phase: its name in a route
 Runs: TypeAlias = Sequence[tuple[int, Run]]  # with their indices among the steps
 Value: TypeAlias = int | tuple[int, ...]  # of a whole tensor, or of each portion
+_Effect: TypeAlias = tuple[Sequence[Value | None], int]
 
 NOTHING = 0  # the value of a tensor that is allocated but not written
 LASTING = frozenset(("parameter", "momentum", "state"))  # what an iteration leaves
 
 
-class _Effect(NamedTuple):
-    """The values that a launch (or a choice) of the route reads and writes."""
-
-    reads: Sequence[Value | None]
-    writes: Sequence[int]
-    portion: tuple[int, int] | None
-
-
-def _written(old: Value | None, new: int, portion: tuple[int, int] | None) -> Value:
-    """Return the value of a tensor after a launch wrote it, or a portion of it.
+def _written(old: Value | None, new: int, portion: tuple[int, int]) -> Value:
+    """Return the value of a tensor after a launch wrote a portion of it.
 
     >>> _written((7, NOTHING), 8, (1, 2))
     (7, 8)
     """
-    if portion is None:
-        return new
     index, count = portion
     parts = [NOTHING] * count
     if isinstance(old, tuple) and len(old) == count:
@@ -97,13 +88,27 @@ def _first_runs(plan: Plan) -> Runs:
     return [*runs.values()]
 
 
+class _Original:
+    """A run of the route, and its first one in the plan.
+
+    effects   of each launch, or choice: the values that it reads, and the first of the
+              values that it writes, which are one after the other
+    """
+
+    __slots__ = ("effects", "first", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.effects: list[_Effect] = []
+        self.first: Run | None = None
+
+
 class _Route:
     """The values of a route: what each launch reads and writes, and what is left."""
 
     def __init__(self, runs: Runs) -> None:
-        self.runs: dict[Key, Run] = {}
-        self.effects: dict[Key, list[_Effect]] = {}
-        self.sources: list[tuple[Tensor, Run | None]] = []  # of the values 1, 2, ...
+        self.runs: dict[Key, _Original] = {}
+        self.count = 0  # of the values
         self.before: dict[Tensor, Value] = {}  # in resident tensors
         self.after: dict[Tensor, Value] = {}  # in all tensors
         self.partly: set[Tensor] = set()  # those that are written by portions
@@ -111,25 +116,24 @@ class _Route:
             key = run.layer, run.phase
             if key in self.runs:
                 _fault(index, run, "is there twice")
-            self.runs[key] = run
-            self.effects[key] = [self._execute(index, run, piece) for piece in run.work]
+            original = self.runs[key] = _Original(run)
+            original.effects += [self._execute(index, run, p) for p in run.work]
 
     def _execute(self, index: int, run: Run, piece: Work) -> _Effect:
         content = self.after
         reads = [*map(content.get, piece.reads)]
         if None in reads or not self.partly.isdisjoint(piece.reads):
             reads = [self._read(index, run, tensor) for tensor in piece.reads]
-        first = len(self.sources) + 1
-        self.sources += [(tensor, run) for tensor in piece.outputs]
-        writes = range(first, len(self.sources) + 1)
+        first = self.count + 1
         portion = piece.portion if isinstance(piece, Launch) else None
-        if portion is None:
-            content.update(zip(piece.outputs, writes, strict=True))
-        else:
-            for tensor, new in zip(piece.outputs, writes, strict=True):
-                content[tensor] = _written(content.get(tensor), new, portion)
+        for tensor in piece.outputs:
+            self.count += 1
+            if portion is None:
+                content[tensor] = self.count
+            else:
+                content[tensor] = _written(content.get(tensor), self.count, portion)
                 self.partly.add(tensor)
-        return _Effect(reads, writes, portion)
+        return reads, first
 
     def _read(self, index: int, run: Run, tensor: Tensor) -> Value:
         """Return the value of a tensor; the first of a resident one is a new value."""
@@ -137,8 +141,8 @@ class _Route:
         if value is None:
             if tensor.scheduled or tensor.kind == "parameter_gradient":
                 _fault(index, run, f"reads {tensor.name}, which has no value")
-            self.sources.append((tensor, None))
-            value = self.after[tensor] = self.before[tensor] = len(self.sources)
+            self.count += 1
+            value = self.after[tensor] = self.before[tensor] = self.count
         elif isinstance(value, tuple) and NOTHING in value:
             _fault(index, run, f"reads {tensor.name}, of which a portion is missing")
         return value
@@ -149,9 +153,14 @@ class _Route:
             return "portions: " + ", ".join(map(self.describe, value))
         if not value:
             return "nothing"
-        tensor, run = self.sources[value - 1]
-        origin = f"of {_name(run)}" if run else "from before the iteration"
-        return f"{tensor.name} {origin}"
+        for original in self.runs.values():
+            pieces = zip(original.run.work, original.effects, strict=True)
+            for piece, (_, first) in pieces:
+                if first <= value < first + len(piece.outputs):
+                    made = piece.outputs[value - first]
+                    return f"{made.name} of {_name(original.run)}"
+        resident = {first: tensor for tensor, first in self.before.items()}[value]
+        return f"{resident.name} from before the iteration"
 
 
 def _check_training(runs: Runs) -> None:
@@ -247,10 +256,12 @@ def _same_settings(ours: Work, theirs: Work) -> bool:
 
 def _check_aliases(index: int, run: Run, theirs: Work, ours: Work) -> None:
     """Check that an output is an input, or another output, only where it may be."""
+    now = ours.outputs + ours.inputs
+    if len({*now}) == len(now):
+        return
+    before = theirs.outputs + theirs.inputs
     allowed = theirs.may_overwrite if isinstance(theirs, Launch) else ()
     pairs = {(output, target) for output, target, _ in allowed}
-    before = theirs.outputs + theirs.inputs
-    now = ours.outputs + ours.inputs
     for i, output in enumerate(theirs.outputs):
         for target, tensor in zip(before[i + 1 :], now[i + 1 :], strict=True):
             if (
@@ -267,9 +278,9 @@ class _Device:
 
     def __init__(self, route: _Route) -> None:
         self.route = route
-        self.order = [key for key in route.runs if key[1] != "update"]
+        runs = route.runs.values()
+        self.order = [original for original in runs if original.run.phase != "update"]
         self.position = 0  # in that order
-        self.first: dict[Key, Run] = {}  # the plan's first run of each layer and phase
         self.compared: set[Run] = set()
         # The values of tensors that are allocated, or resident and have a value.
         self.content = dict(route.before)
@@ -308,68 +319,69 @@ class _Device:
 
     def run(self, index: int, run: Run) -> None:
         """Execute a run's launches, each on the values that it reads in the route."""
-        key = run.layer, run.phase
-        origin = self.route.runs.get(key)
-        if origin is None:
+        original = self.route.runs.get((run.layer, run.phase))
+        if original is None:
             _fault(index, run, "is not in the route")
-        if run is not origin and run not in self.compared:
-            _compare(index, run, origin)
+        if run is not original.run and run not in self.compared:
+            _compare(index, run, original.run)
             self.compared.add(run)
-        again = key in self.first
+        content, unread = self.content, self.unread
+        again = original.first is not None
         if again:
-            self.check_again(index, run)
+            self.check_again(index, run, original)
             self.useless[index] = run
         else:
-            self.check_order(index, run)
-            self.first[key] = run
-        content, unread = self.content, self.unread
+            self.check_order(index, run, original)
+            original.first = run
         for tensor in run.working_set:
             if tensor not in content:
                 verb = "reads" if tensor in run.reads else "writes"
                 _fault(index, run, f"{verb} {tensor.name}, which is not allocated")
-        # What a value was matters only if one is brought back, or is still unread.
-        brings = again or bool(unread)
-        before = [content.get(tensor) for tensor in run.writes] if brings else []
-        for piece, effect in zip(run.work, self.route.effects[key], strict=True):
-            if [*map(content.get, piece.reads)] != effect.reads:
-                self.explain(index, run, piece, effect)
-            if isinstance(piece, Choice):
-                self.check_algorithm(index, run, piece)
-            outputs = zip(piece.outputs, effect.writes, strict=True)
-            if effect.portion is None:
-                content.update(outputs)
-                continue
-            for tensor, value in outputs:
-                content[tensor] = _written(content[tensor], value, effect.portion)
-        if not brings:
-            return
-        for tensor in run.reads:
+        before = {tensor: content.get(tensor) for tensor in run.writes if again}
+        for piece, effect in zip(run.work, original.effects, strict=True):
+            self.launch(index, run, piece, effect)
+        for tensor in unread.keys() & run.reads:
             self.read(tensor)
-        for tensor, earlier in zip(run.writes, before, strict=True):
-            if content[tensor] != earlier:
+        for tensor in run.writes if again else unread.keys() & run.writes:
+            if content[tensor] != before.get(tensor):
                 if not isinstance(content[tensor], tuple):  # not only a portion of it
                     unread.pop(tensor, None)
                 if again:
                     unread.setdefault(tensor, []).append(index)
+
+    def launch(self, index: int, run: Run, piece: Work, effect: _Effect) -> None:
+        """Execute a launch, on the values that it reads in the route."""
+        content, (reads, value), portion = self.content, effect, None
+        if [*map(content.get, piece.reads)] != reads:
+            self.explain(index, run, piece, reads)
+        if isinstance(piece, Choice):
+            self.check_algorithm(index, run, piece)
+        else:
+            portion = piece.portion
+        for made, tensor in enumerate(piece.outputs, value):
+            if portion is None:
+                content[tensor] = made
+            else:
+                content[tensor] = _written(content.get(tensor), made, portion)
 
     def read(self, tensor: Tensor) -> None:
         """Note that the recomputations or the copy that brought a value were of use."""
         for index in self.unread.pop(tensor, ()):
             self.useless.pop(index, None)
 
-    def check_order(self, index: int, run: Run) -> None:
+    def check_order(self, index: int, run: Run, original: _Original) -> None:
         """Check that forward and backward runs come in the order of the route."""
         if run.phase != "update":
-            layer, phase = self.order[self.position]
-            if (layer, phase) != (run.layer, run.phase):
-                _fault(index, run, f"comes before {phase} {layer}")
+            due = self.order[self.position]
+            if due is not original:
+                _fault(index, run, f"comes before {_name(due.run)}")
             self.position += 1
 
-    def check_again(self, index: int, run: Run) -> None:
+    def check_again(self, index: int, run: Run, original: _Original) -> None:
         """Check that a run that is repeated computes the same bits."""
-        if run.phase != "forward":
+        first = original.first
+        if first is None or run.phase != "forward":
             _fault(index, run, "runs a second time: only a forward may")
-        first = self.first[run.layer, run.phase]
         for ours, theirs in zip(run.choices, first.choices, strict=True):
             if ours.chosen.order != theirs.chosen.order:
                 _fault(index, run, "sums in another order than the first time")
@@ -419,15 +431,13 @@ class _Device:
     def finish(self, plan: Plan) -> None:
         """Check the end of the plan: nothing is missing, left over or useless."""
         end = f"steps[{len(plan.steps)}], the end"
-        for key, run in self.route.runs.items():
-            if key not in self.first:
-                raise InvalidPlan(f"{end}: {_name(run)} did not run")
+        for original in self.route.runs.values():
+            if original.first is None:
+                raise InvalidPlan(f"{end}: {_name(original.run)} did not run")
         for tensor, value in self.route.after.items():
-            found = self.content.get(tensor)
-            if tensor.kind in LASTING and found != value:
-                raise InvalidPlan(
-                    f"{end}: {tensor.name} holds {self.route.describe(found)}"
-                )
+            if tensor.kind in LASTING and self.content.get(tensor) != value:
+                found = self.route.describe(self.content.get(tensor))
+                raise InvalidPlan(f"{end}: {tensor.name} holds {found}")
         if any(tensor.scheduled for tensor in self.content):
             for index, step in enumerate(plan.steps):
                 if isinstance(step, Alloc) and step.tensor in self.content:
@@ -441,11 +451,13 @@ class _Device:
                 why = "never copied back, or copied before"
             _fault(index, step, f"is useless: {why}")
 
-    def explain(self, index: int, run: Run, piece: Work, effect: _Effect) -> NoReturn:
+    def explain(
+        self, index: int, run: Run, piece: Work, reads: Sequence[Value | None]
+    ) -> NoReturn:
         """Say what a run reads that does not hold the value that it should."""
         expected, tensor = next(
             (value, tensor)
-            for value, tensor in zip(effect.reads, piece.reads, strict=True)
+            for value, tensor in zip(reads, piece.reads, strict=True)
             if self.content.get(tensor) != value
         )
         found = self.content.get(tensor)

@@ -104,9 +104,10 @@ def complete(plan: Plan, options: Options, costs: Costs | None = None) -> Plan:
 
 def check_host(plan: Plan, host_capacity: int | None) -> None:
     """Raise OutOfMemory if the copies of a plan need more memory of the host."""
-    kept = max(host_memory(plan), default=0)
-    if host_capacity is not None and kept > host_capacity:
-        raise OutOfMemory("the host", kept, host_capacity, kept)
+    if host_capacity is not None:
+        kept = max(host_memory(plan), default=0)
+        if kept > host_capacity:
+            raise OutOfMemory("the host", kept, host_capacity, kept)
 
 
 def _checked(placed: Plan | None, allocated: Plan, options: Options) -> Plan:

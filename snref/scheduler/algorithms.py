@@ -71,7 +71,7 @@ def choose_algorithms(
     in_use = 0
     unneeded: tuple[Tensor, ...] = ()  # workspaces of the run before
     for step in plan.steps:
-        if isinstance(step, Alloc | Free) and step.tensor.kind == "workspace":
+        if not isinstance(step, Run) and step.tensor.kind == "workspace":
             continue
         if isinstance(step, Free):
             in_use -= step.tensor.aligned_bytes

@@ -15,11 +15,11 @@ of few small tensors.
 
 Three allocations, of which the first and the last never exist at the same time:
 
+>>> begins, ends = True, False
 >>> a, b, c = range(3)
 >>> sizes = [256, 512, 512]
 >>> events = [
-...     Event(a, True), Event(b, True), Event(a, False),
-...     Event(c, True), Event(b, False), Event(c, False),
+...     (a, begins), (b, begins), (a, ends), (c, begins), (b, ends), (c, ends)
 ... ]
 >>> first_fit(Pool(None, 256), sizes, events)
 [0, 256, 768]
@@ -86,8 +86,8 @@ def _sweep(sizes: list[int], events: list[Event]) -> list[int]:
     """
     _, at_peak = _peak(sizes, events)
     before, after = events[:at_peak], events[at_peak:]
-    ended = {event.allocation for event in before if not event.begins}
-    stack = [event for event in before if event.allocation not in ended]
+    ended = {allocation for allocation, begins in before if not begins}
+    stack = [event for event in before if event[0] not in ended]
     forward = first_fit(Pool(None, ALIGNMENT), sizes, stack + after)
     backward = first_fit(Pool(None, ALIGNMENT), sizes, stack + _reversed(before))
     for allocation, _ in before:
@@ -97,7 +97,7 @@ def _sweep(sizes: list[int], events: list[Event]) -> list[int]:
 
 def _reversed(events: list[Event]) -> list[Event]:
     """Reverse time: an allocation that ends begins."""
-    return [Event(number, not begins) for number, begins in reversed(events)]
+    return [(number, not begins) for number, begins in reversed(events)]
 
 
 def _peak(sizes: list[int], events: list[Event]) -> tuple[int, int]:

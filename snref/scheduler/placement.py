@@ -77,8 +77,8 @@ def allocations(plan: Plan) -> tuple[list[int], list[Event]]:
     for step in plan.steps:
         if isinstance(step, Alloc):
             current[step.tensor] = len(sizes)
-            events.append(Event(len(sizes), begins=True))
+            events.append((len(sizes), True))
             sizes.append(step.tensor.aligned_bytes)
         elif isinstance(step, Free):
-            events.append(Event(current.pop(step.tensor), begins=False))
-    return sizes, events + [Event(i, begins=False) for i in current.values()]
+            events.append((current.pop(step.tensor), False))
+    return sizes, events + [(i, False) for i in current.values()]

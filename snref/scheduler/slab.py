@@ -7,10 +7,11 @@ and a hash table of what is allocated. No memory is touched here, only numbers.
 
 from bisect import bisect
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 Fit: TypeAlias = Literal["first", "last"]
 Hole: TypeAlias = tuple[int, int]  # from an offset, up to another
+Event: TypeAlias = tuple[int, bool]  # an allocation's number, and whether it begins
 
 ENDLESS = 1 << 100  # bytes: no limit, to find how large a slab a plan needs
 
@@ -26,8 +27,8 @@ class Pool:
     >>> pool.allocate(1000), pool.allocate(2048), pool.allocate(1025)
     (0, 1024, None)
     >>> pool.free(0)
-    >>> pool.in_use, pool.largest_hole, pool.extent
-    (2048, 1024, 3072)
+    >>> pool.allocate(1), pool.largest_hole
+    (0, 1024)
     """
 
     def __init__(self, slab: int | None, block: int = 1024) -> None:
@@ -36,8 +37,6 @@ class Pool:
         size = ENDLESS if slab is None else slab // block * block
         self.block = block
         self.slab = slab
-        self.in_use = 0  # bytes, in whole blocks
-        self.extent = 0  # bytes: the highest address ever in use
         self._holes: list[Hole] = [(0, size)] if size else []  # in address order
         self._allocated: dict[int, int] = {}  # offset -> size
 
@@ -94,9 +93,6 @@ class Pool:
         else:
             self._holes[index : index + 1] = (start, offset), (stop, end)
         self._allocated[offset] = size
-        self.in_use += size
-        if stop > self.extent:
-            self.extent = stop
 
     def free(self, offset: int) -> None:
         """Return an allocation to the holes, merged with those beside it.
@@ -106,7 +102,6 @@ class Pool:
         size = self._allocated.pop(offset, 0)
         if not size:
             raise ValueError(f"nothing is allocated at offset {offset}")
-        self.in_use -= size
         start, end, holes = offset, offset + size, self._holes
         index = bisect(holes, (offset,))
         if index < len(holes) and holes[index][0] == end:
@@ -123,21 +118,15 @@ class Pool:
         return (-(-nbytes // self.block) or 1) * self.block
 
 
-class Event(NamedTuple):
-    """An allocation begins or ends; its number, among all of a plan."""
-
-    allocation: int
-    begins: bool
-
-
 def first_fit(pool: Pool, sizes: list[int], events: Iterable[Event]) -> list[int]:
     """Return the offset of every allocation, as the pool gives them event by event.
 
     sizes   bytes of every allocation
     events  in order of time; the pool has no end
 
+    >>> begins, ends = True, False
     >>> a, b, c = range(3)
-    >>> events = [Event(a, True), Event(b, True), Event(a, False), Event(c, True)]
+    >>> events = [(a, begins), (b, begins), (a, ends), (c, begins)]
     >>> first_fit(Pool(None), [1024, 1024, 2048], events)
     [0, 1024, 2048]
     """
