@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 
 from snref.layers import LRN, MaxPool, ReLU
 from snref.plans import Alloc, Free, Run, lower_bound, memory
+from snref.views import colour
 
 MiB = 2**20
 
@@ -76,12 +77,10 @@ assert (liveness.peak_step, peak.layer, peak.phase) == (32, "pool5", "backward")
 def draw(curves, title):
     """Draw bytes in use over the steps of an iteration."""
     _, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for (name, planned), colour in zip(
-        curves.items(), ("#9aa0a6", "#3f6fb5", "#e07b39", "#2f8f5b"), strict=False
-    ):
+    for name, planned in curves.items():
         curve = [step.nbytes / MiB for step in planned.steps]
         axes.step(
-            range(1, len(curve) + 1), curve, where="mid", label=name, color=colour
+            range(1, len(curve) + 1), curve, where="mid", label=name, color=colour(name)
         )
     axes.axvline(len(curve) / 2 + 0.5, color="#cccccc", linewidth=1, zorder=0)
     axes.set_ylim(0)
@@ -118,10 +117,10 @@ _, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
 base = 0
 for tensor, begin, end in lives:
     height = tensor.nbytes / MiB
-    colour = "#3f6fb5" if tensor.kind == "activation" else "#e07b39"
+    fill = "#3f6fb5" if tensor.kind == "activation" else "#e07b39"
     steps = end - begin + 1
     axes.barh(
-        base, steps, height, begin - 0.5, align="edge", color=colour, edgecolor="white"
+        base, steps, height, begin - 0.5, align="edge", color=fill, edgecolor="white"
     )
     if height > 100:
         axes.text(

@@ -28,6 +28,7 @@ from numba import cuda, float32, uint32
 
 from snref.layers import Conv, Dropout, Linear, ReLU, Softmax
 from snref.plans import Launch, grid_of, layer_peak
+from snref.views import colour
 
 MiB = 2**20
 
@@ -208,13 +209,16 @@ assert slower < 1.03
 
 # %%
 _, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-for (name, p), colour in zip(
-    table.items(), ("#9aa0a6", "#3f6fb5", "#e07b39", "#2f8f5b"), strict=True
-):
+for name, p in table.items():
     curve = [step.nbytes / MiB for step in p.steps]
     line = "--" if name == "memory-centric" else "-"
     axes.step(
-        range(1, len(curve) + 1), curve, line, where="mid", label=name, color=colour
+        range(1, len(curve) + 1),
+        curve,
+        line,
+        where="mid",
+        label=name,
+        color=colour("superneurons" if name == "cost-aware" else name),
     )
 axes.axvline(23.5, color="#cccccc", linewidth=1, zorder=0)
 axes.set_ylim(0)

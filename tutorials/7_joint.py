@@ -27,6 +27,7 @@ import numpy as np
 from snref.layers import Linear, ReLU, Softmax
 from snref.plans import extent, lower_bound
 from snref.scheduler.in_place import overwrite
+from snref.views import colour
 
 MiB = 2**20
 
@@ -206,14 +207,16 @@ baseline, superneurons, joint = (
     snref.plan(net, preset=p) for p in ("baseline", "superneurons", "joint")
 )
 _, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-for planned, colour in (
-    (baseline, "#9aa0a6"),
-    (superneurons, "#2f8f5b"),
-    (joint, "#8a4fa3"),
-):
+for planned in baseline, superneurons, joint:
     curve = [step.nbytes / MiB for step in planned.steps]
     label = f"{planned.preset}: {planned.peak_bytes / MiB:.1f} MiB"
-    axes.step(range(1, len(curve) + 1), curve, where="mid", label=label, color=colour)
+    axes.step(
+        range(1, len(curve) + 1),
+        curve,
+        where="mid",
+        label=label,
+        color=colour(planned.preset),
+    )
 axes.axvline(23.5, color="#cccccc", linewidth=1, zorder=0)
 axes.set_ylim(0, 2600)
 axes.set_xlabel("step: forward, then backward")
