@@ -60,7 +60,7 @@ def _search(
     budgets = evenly(least, freed.total_bytes, BUDGETS)
     done = {(row["planner"], row["memory_bytes"]) for row in rows}
     todo = [(p, m) for p in PLANNERS for m in budgets if (p, m) not in done]
-    machines = dict(variations(net, DEVICE))
+    machines = dict(variations(DEVICE))
     with Progress("budget", len(todo)) as progress:
         for planner, memory in todo:
             progress.show(f"{name}, {planner}, {memory / MIB:.0f} MiB")
@@ -69,8 +69,8 @@ def _search(
             varied: dict[str, float | None] = dict.fromkeys(machines)
             if not (planner in POLICIES and POLICIES[planner].is_optimum):
                 varied = {
-                    machine: seconds_of(asked.answer(net, memory=memory, costs=costs))
-                    for machine, costs in machines.items()
+                    title: seconds_of(asked.answer(net, other, memory=memory))
+                    for title, other in machines.items()
                 }
             bound: float | None = None
             if planner == LEAST_TIME and isinstance(answer, PlannedNet):

@@ -28,10 +28,12 @@ from snref.scheduler.placement import place
 from snref.scheduler.recomputation import recompute
 from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
+from snref.views import PAGE
 
 BLOCKS = 98, 197, 394, 788  # of the third stage; 788: ResNet2500
 ROUNDS = 3
 PRESET = "superneurons"
+COLOURS = 8  # of the style
 
 
 def search(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -102,17 +104,36 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     """Draw a stacked bar a depth."""
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    figure = Figure(figsize=(PAGE, 2.4))
     axes = figure.subplots()
     labels = [f"{blocks} blocks" for blocks in BLOCKS]
     ends = [0.0 for _ in BLOCKS]
-    for row in rows:
-        if row["stage"] == "all":
-            continue
+    for number, row in enumerate(row for row in rows if row["stage"] != "all"):
         seconds = [row[f"blocks_{blocks}"] for blocks in BLOCKS]
-        axes.barh(labels, seconds, left=ends, label=row["stage"])
+        axes.barh(
+            labels,
+            seconds,
+            left=ends,
+            label=row["stage"],
+            hatch="////" if number >= COLOURS else None,  # they begin again
+            edgecolor="white",
+            linewidth=0.3,
+        )
         ends = [end + more for end, more in zip(ends, seconds, strict=True)]
     axes.set_xlabel(f"seconds of one core, by stage: {PRESET}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right")
+    figure.legend(loc="outside right upper")
     return figure
+
+
+def caption(rows: Sequence[dict[str, Any]]) -> str:
+    (every,) = (row for row in rows if row["stage"] == "all")
+    longest = max(
+        (row for row in rows if row["stage"] != "all"),
+        key=lambda row: float(row[f"blocks_{BLOCKS[-1]}"]),
+    )
+    return (
+        f"Planning resnet:6,32,{BLOCKS[-1]},6 takes "
+        f"{every[f'blocks_{BLOCKS[-1]}']:.2f} s of one core, half as many blocks "
+        f"{every[f'blocks_{BLOCKS[-2]}']:.2f} s; the longest stage is "
+        f"{longest['stage']}."
+    )

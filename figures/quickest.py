@@ -31,6 +31,7 @@ from snref.scheduler import PRESETS, schedule
 from snref.scheduler.in_place import overwrite
 from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
+from snref.views import PAGE
 
 NETS = {
     "alexnet": 200,
@@ -168,7 +169,7 @@ def _aim(share: float) -> float:
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     """Draw times the bound against the share of what liveness needs."""
     measured = [m for m in MACHINES if any(row["machine"] == m for row in rows)]
-    figure = Figure(figsize=(9, 1 + 3 * len(measured)), layout="constrained")
+    figure = Figure(figsize=(PAGE, 0.6 + 1.9 * len(measured)))
     panels = figure.subplots(len(measured), 2, sharex=True, sharey=True, squeeze=False)
     for across, machine in zip(panels, measured, strict=True):
         for axes, declarations in zip(across, DECLARATIONS, strict=True):
@@ -176,7 +177,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
                 of_it = [r for r in rows if _key(r)[:3] == (machine, declarations, net)]
                 shares = [row["share"] for row in of_it]
                 times = [row["times_bound"] for row in of_it]
-                axes.plot(shares, times, marker="o", markersize=3, label=net)
+                axes.plot(shares, times, marker="o", label=net)
             axes.step(
                 [0, SHARE, 1],
                 [BELOW, BELOW, NEAR],
@@ -185,11 +186,25 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
                 linestyle="--",
                 linewidth=1,
             )
-            axes.set_title(f"{machine}, {declarations}", loc="left", fontsize=10)
-            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_title(f"virtual {machine}, {declarations}")
+    axes = panels[0, 0]
+    axes.set_yscale("log")
+    ticks = (1, 1.2, 1.5, 2, 3, 5)
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     for axes in panels[-1]:
         axes.set_xlabel("slab, as a share of what liveness needs")
     for axes in panels[:, 0]:
-        axes.set_ylabel("seconds over the bound")
-    panels[0, 0].legend(frameon=False, fontsize=8)
+        axes.set_ylabel("seconds (model) over the bound")
+    handles = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(NETS))
     return figure
+
+
+def caption(rows: Sequence[dict[str, Any]]) -> str:
+    near = sum(not _misses(row) for row in rows)
+    return (
+        f"Modelled seconds of the quickest plan over the certified bound, in "
+        f"{SLABS} slabs of each net: {near} of {len(rows)} are within {NEAR} of it, or "
+        f"{BELOW} below a share of {SHARE} (dashed)."
+    )
