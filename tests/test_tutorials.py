@@ -41,7 +41,9 @@ def run(tutorial, folder, before=""):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", before + RUN, str(tutorial)],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(tutorial.parents[1])},
+        env=os.environ
+        | {"PYTHONPATH": str(tutorial.parents[1])}
+        | {"OPENBLAS_NUM_THREADS": "1"},  # other tests have the other cores
         capture_output=True,
     )
     said = done.stderr.decode()
