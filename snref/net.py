@@ -360,13 +360,14 @@ def _visit(
     visited, stack = [], [start]
     while stack:
         here = stack.pop()
-        reached[id(here)] = reached.get(id(here), 0) + 1
-        if reached[id(here)] < awaited(here):
-            continue
+        if awaited(here) > 1:
+            reached[id(here)] = reached.get(id(here), 0) + 1
+            if reached[id(here)] < awaited(here):
+                continue
         visited.append(here)
-        branches = list(following(here))
-        if order == "original":  # the first branch last
-            branches = branches[1:] + branches[:1]
+        branches = following(here)
+        if order == "original" and len(branches) > 1:  # the first branch last
+            branches = [*branches[1:], branches[0]]
         stack += reversed(branches)
     return visited
 

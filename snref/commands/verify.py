@@ -95,7 +95,7 @@ def _with_addresses(plan: Plan, route: Plan, arguments: argparse.Namespace) -> P
 
     Raises ValueError if it has addresses already, or none where a limit needs them.
     """
-    offsets = [step.offset for step in plan.steps if isinstance(step, Alloc)]
+    offsets = [step.offset for step in plan.of(Alloc)]
     has_some = any(offset is not None for offset in offsets)
     if arguments.place:
         if has_some:

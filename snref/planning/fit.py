@@ -18,7 +18,7 @@ from snref.plans import (
     Tensor,
     Work,
     extent,
-    host_memory,
+    host_peak,
     lower_bound,
 )
 from snref.policies import Policy
@@ -104,7 +104,7 @@ class Fit:
     @property
     def host_bytes(self) -> int:
         """The most that is kept on the host at once."""
-        return max(host_memory(self.plan), default=0)
+        return host_peak(self.plan)
 
     @property
     def seconds(self) -> float:

@@ -214,11 +214,11 @@ def by_policy(
         kind = type(made).__name__
         raise ValueError(f"policy {name!r}: must return a Plan, returned {kind}")
     made = _checked(made, name)
-    if not any(isinstance(step, Alloc) for step in made.steps):
+    if not made.of(Alloc):
         made = free_dead(made)
     verify(made, whole)
     check_host(made, options.host_capacity)
-    if any(isinstance(step, Alloc) and step.offset is None for step in made.steps):
+    if any(step.offset is None for step in made.of(Alloc)):
         made = place(made, options.slab)
     limit = options.limit
     if limit is not None and extent(made) > limit:
@@ -251,7 +251,7 @@ def _checked(made: Plan, name: str) -> Plan:
         raise ValueError(f"policy {name!r}: the steps must be a tuple, not {kind}")
     for index, step in enumerate(made.steps):
         where = f"policy {name!r}: steps[{index}]"
-        if not isinstance(step, get_args(Step)):
+        if type(step) not in get_args(Step):
             raise ValueError(f"{where} is no step but {type(step).__name__}")
         if isinstance(step, Run):
             continue

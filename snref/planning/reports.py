@@ -54,7 +54,7 @@ from snref.plans import (
     Run,
     Tensor,
     extent,
-    host_memory,
+    host_peak,
     layer_peak,
     lower_bound,
     memory,
@@ -230,8 +230,8 @@ class PlannedNet:
     @cached_property
     def data_tensors(self) -> tuple[Tensor, ...]:
         """Activations and gradients that the plan has memory for."""
-        found = dict.fromkeys(s.tensor for s in self.plan.steps if isinstance(s, Alloc))
-        return tuple(tensor for tensor in found if tensor.is_data)
+        found = dict.fromkeys([step.tensor for step in self.plan.of(Alloc)])
+        return tuple([tensor for tensor in found if tensor.is_data])
 
     @property
     def baseline_bytes(self) -> int:
@@ -246,23 +246,21 @@ class PlannedNet:
 
     @property
     def offload_bytes(self) -> int:
-        steps = self.plan.steps
-        return sum(s.tensor.nbytes for s in steps if isinstance(s, Offload))
+        return sum(step.tensor.nbytes for step in self.plan.of(Offload))
 
     @property
     def prefetch_bytes(self) -> int:
-        steps = self.plan.steps
-        return sum(s.tensor.nbytes for s in steps if isinstance(s, Prefetch))
+        return sum(step.tensor.nbytes for step in self.plan.of(Prefetch))
 
     @property
     def host_bytes(self) -> int:
         """The most that is kept on the host at once."""
-        return max(host_memory(self.plan), default=0)
+        return host_peak(self.plan)
 
     @property
     def workspace_peak_bytes(self) -> int:
         """The largest workspace of a step."""
-        workspaces = (s.tensor for s in self.plan.steps if isinstance(s, Alloc))
+        workspaces = (step.tensor for step in self.plan.of(Alloc))
         return max((w.nbytes for w in workspaces if w.kind == "workspace"), default=0)
 
     @cached_property
@@ -345,7 +343,8 @@ def route_steps(plan: Plan, in_use: Sequence[int] = ()) -> tuple[RouteStep, ...]
         elif isinstance(step, Free):
             live -= step.tensor.is_data
         else:
-            most, count = max(most, nbytes), max(count, live)
+            most = nbytes if nbytes > most else most
+            count = live if live > count else count
             if not isinstance(step, Run):
                 continue
             if step.phase == "update" and steps:

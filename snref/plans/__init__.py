@@ -27,6 +27,7 @@ from snref.plans.launches import (
 from snref.plans.measures import (
     extent,
     host_memory,
+    host_peak,
     last_prefetches,
     layer_peak,
     lower_bound,
@@ -95,6 +96,7 @@ __all__ = [
     "extent",
     "grid_of",
     "host_memory",
+    "host_peak",
     "last_prefetches",
     "layer_peak",
     "lines",

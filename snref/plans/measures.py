@@ -61,6 +61,12 @@ def host_memory(plan: Plan) -> list[int]:
     return usage
 
 
+def host_peak(plan: Plan) -> int:
+    """Return the most bytes that are kept on the host at once."""
+    copies = [step for step in plan.steps if type(step) in (Offload, Prefetch)]
+    return max(host_memory(Plan(tuple(copies))), default=0)
+
+
 def last_prefetches(steps: Sequence[Step]) -> set[Prefetch]:
     """Return the copies back after which a value's copy on the host is not read again.
 
@@ -82,11 +88,11 @@ def last_prefetches(steps: Sequence[Step]) -> set[Prefetch]:
 
 def extent(plan: Plan) -> int:
     """Return the highest address of a placed plan, in bytes."""
-    ends = (
+    ends = [
         step.offset + step.tensor.aligned_bytes
-        for step in plan.steps
-        if isinstance(step, Alloc) and step.offset is not None
-    )
+        for step in plan.of(Alloc)
+        if step.offset is not None
+    ]
     return max(ends, default=0)
 
 
@@ -105,4 +111,4 @@ def lower_bound(plan: Plan) -> int:
     Every tensor is rounded up to the alignment. Workspaces are not counted, since a
     convolution can do without.
     """
-    return max(sum(t.aligned_bytes for t in run.working_set) for run in plan.runs())
+    return max(sum([t.aligned_bytes for t in run.working_set]) for run in plan.runs())

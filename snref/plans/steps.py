@@ -6,10 +6,10 @@ its last use and its next definition a tensor is dead, and that alone decides wh
 is freed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from snref.plans.launches import Choice, Launch, Work
 from snref.plans.records import record
@@ -48,9 +48,14 @@ class Run:
         reads: dict[Tensor, None] = {}
         writes: dict[Tensor, None] = {}
         choices: list[Choice] = []
-        for piece in _checked(work, layer, phase):
+        for piece in work if isinstance(work, tuple) else (None,):
             if isinstance(piece, Choice):
                 choices.append(piece)
+            elif not isinstance(piece, Launch):  # a layer is written by anyone
+                raise ValueError(
+                    f"{layer} {phase} returned {work!r:.80}: it must return a tuple "
+                    "of launches"
+                )
             for tensor in piece.reads:
                 if tensor not in writes:
                     reads[tensor] = None
@@ -95,18 +100,6 @@ class Run:
         return self._launches
 
 
-def _checked(work: Any, layer: str, phase: Phase) -> tuple[Work, ...]:
-    """Return the work of a run, which a layer that anyone may have written returned."""
-    tuple_of_work = isinstance(work, tuple)
-    for piece in work if tuple_of_work else ():
-        tuple_of_work &= isinstance(piece, (Launch, Choice))
-    if not tuple_of_work:
-        raise ValueError(
-            f"{layer} {phase} returned {work!r:.80}: it must return a tuple of launches"
-        )
-    return cast(tuple[Work, ...], work)
-
-
 @record
 class Alloc:
     """Allocate the tensor on the device, at an offset once the plan is placed."""
@@ -137,6 +130,7 @@ class Prefetch:
 
 
 Step: TypeAlias = Run | Alloc | Free | Offload | Prefetch
+Kind = TypeVar("Kind", Run, Alloc, Free, Offload, Prefetch)
 
 
 @dataclass(frozen=True)
@@ -145,12 +139,19 @@ class Plan:
 
     steps: tuple[Step, ...]
 
-    def runs(self) -> tuple[Run, ...]:
-        return self._runs
+    def runs(self) -> Sequence[Run]:
+        return self.of(Run)
+
+    def of(self, kind: type[Kind]) -> Sequence[Kind]:
+        """Return the steps of a kind, such as Alloc, in order."""
+        return self._by_kind.get(kind, ())
 
     @cached_property
-    def _runs(self) -> tuple[Run, ...]:
-        return tuple([step for step in self.steps if isinstance(step, Run)])
+    def _by_kind(self) -> dict[type, list[Any]]:
+        found: dict[type, list[Any]] = {}
+        for step in self.steps:
+            found.setdefault(type(step), []).append(step)
+        return found
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -163,7 +164,7 @@ def only_runs(plan: Plan, name: str) -> tuple[Run, ...]:
     """
     if len(plan.runs()) < len(plan.steps):
         raise TypeError(f"{name} comes before transfers and allocation")
-    return plan.runs()
+    return tuple(plan.runs())
 
 
 class InvalidPlan(ValueError):

@@ -22,7 +22,7 @@ others. ``timing/timeline.py`` models it.
 
 from functools import partial
 
-from snref.plans import OutOfMemory, Plan, extent, host_memory, memory, peak_run
+from snref.plans import OutOfMemory, Plan, extent, host_peak, memory, peak_run
 from snref.plans.verification import verify
 from snref.scheduler.algorithms import choose, choose_algorithms
 from snref.scheduler.cache_refinements import refined_cache
@@ -105,7 +105,7 @@ def complete(plan: Plan, options: Options, costs: Costs | None = None) -> Plan:
 def check_host(plan: Plan, host_capacity: int | None) -> None:
     """Raise OutOfMemory if the copies of a plan need more memory of the host."""
     if host_capacity is not None:
-        kept = max(host_memory(plan), default=0)
+        kept = host_peak(plan)
         if kept > host_capacity:
             raise OutOfMemory("the host", kept, host_capacity, kept)
 

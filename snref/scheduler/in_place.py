@@ -73,7 +73,7 @@ def overwrite(plan: Plan, setting: Overwrite, static: bool = False) -> Plan:
 
 def _pairs(run: Run, setting: Overwrite) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the outputs of a run, each with an input that it may overwrite."""
-    declared = any(isinstance(p, Launch) and p.may_overwrite for p in run.work)
+    declared = [p for p in run.work if isinstance(p, Launch) and p.may_overwrite]
     if not declared and setting != "activations":
         return
     last = {tensor: i for i, piece in enumerate(run.work) for tensor in piece.reads}

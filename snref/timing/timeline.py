@@ -62,8 +62,8 @@ def simulate(plan: Plan, costs: Costs, capacity: int | None = None) -> Timeline:
                 if tensor in ready:
                     start = max(start, ready.pop(tensor))
             for tensor in step.writes:
-                if tensor in copied:
-                    start = max(start, copied[tensor])
+                if tensor in copied and copied[tensor] > start:
+                    start = copied[tensor]
             seconds = costs.seconds(step)
             compute_seconds += seconds
             compute = end = start + seconds
@@ -72,13 +72,13 @@ def simulate(plan: Plan, costs: Costs, capacity: int | None = None) -> Timeline:
             continue
         tensor = step.tensor
         match step:
-            case Alloc() if capacity is not None:
-                in_use += tensor.aligned_bytes
-                sizes = sorted(size for size in sizes if size[0] > compute)
-                while sizes and in_use + sum(size for _, size in sizes) > capacity:
-                    ready[tensor] = sizes.pop(0)[0]
-            case Alloc():
-                offset = offsets[tensor] = step.offset
+            case Alloc(offset=offset):
+                if capacity is not None:
+                    in_use += tensor.aligned_bytes
+                    sizes = sorted(size for size in sizes if size[0] > compute)
+                    while sizes and in_use + sum(size for _, size in sizes) > capacity:
+                        ready[tensor] = sizes.pop(0)[0]
+                offsets[tensor] = offset
                 while leaving and leaving[0][0] <= compute:
                     leaving.popleft()
                 for until, first, last in leaving:

@@ -23,7 +23,7 @@ from snref.layers.fork import Fork
 from snref.net import Net, inference, route
 from snref.planning.quickest import least_time
 from snref.planning.reports import PlannedNet
-from snref.plans import OutOfMemory, Plan, Tensor, extent, host_memory
+from snref.plans import OutOfMemory, Plan, Tensor, extent, host_peak
 from snref.scheduler import Options, schedule
 from snref.scheduler.options import PER_TENSOR
 from snref.timing.roofline import costs, machine
@@ -123,7 +123,7 @@ class Session:
             seen = training[size][0] if size in training else net.with_batch(size)
             evaluation[size] = seen, schedule(inference(seen), _cached(within))
         plans = [plan for _, plan in (*training.values(), *evaluation.values())]
-        host = max(max(host_memory(plan), default=0) for plan in plans)
+        host = max(host_peak(plan) for plan in plans)
         self.device = open_device(device, slab, threads, host)
         self.residents = {
             tensor.name: self.device.resident(array)

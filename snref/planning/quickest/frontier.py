@@ -34,7 +34,7 @@ from snref.plans import (
     Plan,
     aligned,
     extent,
-    host_memory,
+    host_peak,
     lower_bound,
     memory,
 )
@@ -207,7 +207,7 @@ class Frontier:
                 continue
             plan = refined_cache(runs, level)
             host = self.limits.host
-            if host is None or max(host_memory(plan)) <= host:
+            if host is None or host_peak(plan) <= host:
                 return plan
         return None
 
