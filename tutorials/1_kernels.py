@@ -45,7 +45,7 @@ print("snref", snref.__version__)
 # we call it from Python. If something does not work, it prints the line that repairs it.
 
 # %%
-run_snref(["doctor"])
+exit_code = run_snref(["doctor"])
 
 # %% [markdown]
 # ## One thread
