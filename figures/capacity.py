@@ -21,13 +21,14 @@ from snref.net import Net, route
 from snref.nets import find
 from snref.papers import Claim, Kind, Number, numbers
 from snref.planning.fit import Counting, Fit, fitted, largest, largest_of
+from snref.planning.planned import JOINT, NET_OPTIONS, options_of, prepared
 from snref.planning.quickest.frontier import Frontier
 from snref.planning.quickest.gaps import Problem
 from snref.planning.quickest.search import Limits
 from snref.plans import OutOfMemory
 from snref.plans.verification import verify
 from snref.policies import POLICIES
-from snref.scheduler import PRESETS, Options
+from snref.scheduler import PRESETS
 from snref.scheduler.in_place import overwrite
 from snref.support.garbage import no_garbage_collection
 from snref.timing import roofline
@@ -44,7 +45,17 @@ NEAREST = 1919  # below 1920: a ResNet of bottlenecks has 3 n + 2 layers
 MEMORY = {"12 GiB": 12 * 2**30, "12 GB": 12 * 10**9}
 HOST = {"128 GB": 128 * 10**9, "no limit": None}
 QUICKEST = "least time"
-FIRST = (QUICKEST, "superneurons", "cache", "vdnn-conv", "vdnn-all", "mxnet", "chen")
+FIRST = (
+    QUICKEST,
+    JOINT,
+    "reuse",
+    "superneurons",
+    "cache",
+    "vdnn-conv",
+    "vdnn-all",
+    "mxnet",
+    "chen",
+)
 """What is searched first. The others follow, those whose time grows fastest last."""
 LAST = ("belady", "dtr", "memory-budget")
 PLANNERS = (
@@ -128,14 +139,15 @@ def _largest(
 
     The plan is None if none fits.
     """
-    most = _most(what, memory)
+    most = _most(what, memory, planner if planner in NET_OPTIONS else None)
     refused = [most + 1]
 
     def attempt(number: int) -> Fit | OutOfMemory:
         net = _net(what, number)
         try:
-            if planner == QUICKEST:
-                return _quickest(net, memory, host)
+            if planner in (QUICKEST, JOINT):
+                preset = JOINT if planner == JOINT else None
+                return _quickest(prepared(net, preset), memory, host, preset)
             return fitted(
                 net,
                 memory,
@@ -148,19 +160,21 @@ def _largest(
             return error
 
     fixed = sum(Counting().resident(_net(what, 1)).values())
-    share = ROUGHLY if planner == QUICKEST and host is not None else 0.0
+    searched = planner in (QUICKEST, JOINT)
+    share = ROUGHLY if searched and host is not None else 0.0
     found = largest_of(attempt, most, memory, fixed, share)[1]
     return found, min(refused)
 
 
-def _quickest(net: Net, memory: int, host: int | None) -> Fit:
+def _quickest(net: Net, memory: int, host: int | None, preset: str | None) -> Fit:
     """Return the quickest plan, as ``fitted`` does.
 
     Raises OutOfMemory that does not say how much would do: that is what takes long.
     """
     resident = Counting().resident(net)
     nbytes = memory - sum(resident.values())
-    options = Options(
+    options = replace(
+        options_of(preset),
         recompute="per tensor",
         transfers="per tensor",
         capacity=nbytes,
@@ -180,10 +194,15 @@ def _quickest(net: Net, memory: int, host: int | None) -> Fit:
 
 
 @cache
-def _most(what: str, memory: int) -> int:
+def _most(what: str, memory: int, preset: str | None) -> int:
     """Return the largest number for which the largest run fits; no plan goes beyond."""
-    counting = Counting()
-    return largest(lambda number: counting.least(_net(what, number)) <= memory, LIMIT)
+    counting, options = Counting(), options_of(preset)
+
+    def fits(number: int) -> bool:
+        net = prepared(_net(what, number), preset)
+        return counting.least(net, options) <= memory
+
+    return largest(fits, LIMIT)
 
 
 def _net(what: str, number: int) -> Net:
