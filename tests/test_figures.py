@@ -13,7 +13,9 @@ from figures import (
     budget,
     capacity,
     half_baseline,
+    measured,
     planning_time,
+    pool,
     quickest,
     throughput,
 )
@@ -22,7 +24,7 @@ from figures.claims import Claim
 from snref.nets import alexnet, lenet
 from snref.papers import numbers
 from snref.planning.fit import fitted
-from snref.plans import OutOfMemory
+from snref.plans import Alloc, OutOfMemory
 
 HERE = Path(figures.__file__).parent
 NAME = "memory"
@@ -378,6 +380,30 @@ def test_images_a_second_are_of_the_plan_that_fits(monkeypatch):
     speed = round(fit.images_per_second, 2)
     assert found["cache", "lenet", "titanxp", 64] == speed
     assert "none fits" in throughput.text([r for r in rows if r["batch"] == 64])
+
+
+def test_the_pool_plays_the_allocations_of_a_plan(monkeypatch):
+    monkeypatch.setattr(pool, "NETS", {"lenet": 4})
+    monkeypatch.setattr(pool, "ROUNDS", 1)
+    rows = [*pool.search([])]
+    assert [*pool.search(rows)] == [] and len(rows) == 1
+    planned = snref.plan(lenet(4), preset="superneurons")
+    allocated = [s for s in planned.plan.steps if isinstance(s, Alloc)]
+    assert rows[0]["allocations"] == len(allocated)
+    assert rows[0]["pool_extent_bytes"] >= rows[0]["peak_bytes"]
+    assert rows[0]["peak_bytes"] >= planned.peak_bytes  # and workspaces
+    assert pool.compare(rows) == []  # of a host's allocator, or of another net
+
+
+@pytest.mark.slow
+def test_peaks_on_the_cpu_device_are_those_predicted(monkeypatch):
+    monkeypatch.setattr(measured, "NETS", {"digits": 8})
+    monkeypatch.setattr(measured, "ITERATIONS", 1)
+    rows = [*measured.search([])]
+    assert [*measured.search(rows)] == []
+    assert [row["preset"] for row in rows] == [*measured.PRESETS]
+    assert all(row["predicted_bytes"] == row["measured_bytes"] for row in rows)
+    assert measured.caption(rows).startswith("On the CPU device, 5 of 5 peaks")
 
 
 def test_the_time_of_each_stage_is_a_row_and_a_depth_is_a_column(monkeypatch):

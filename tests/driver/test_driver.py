@@ -198,6 +198,19 @@ def test_a_training_that_does_not_fit_the_gpu_is_one_line(kernels_beside):
     assert code == 1 and err.count("\n") == 1 and "--host-memory" in err
 
 
+def test_the_figure_of_the_pool_allocates_on_the_gpu(kernels_beside, tmp_path):
+    (tmp_path / "measure.py").write_text(
+        "from figures import pool\n"
+        "pool.NETS = {'lenet': 2}\n"
+        "(row,) = pool.search([])\n"
+        "print(row['allocator'], row['allocator_seconds'] > 0)\n"
+        "row['net'] = 'resnet50'\n"
+        "print(len(pool.compare([row])))\n"
+    )
+    code, out, err = kernels_beside(str(tmp_path / "measure.py"))
+    assert (code, out) == (0, "cuMemAlloc True\n2\n"), err
+
+
 # Memory, contexts and machine code
 
 
