@@ -171,6 +171,45 @@ def max_backward(dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad
 
 
 @cuda.jit
+def max_backward_apart(
+    dx, x, dy, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left
+):
+    """The dx of ``max_backward``, to its bits, if no window overlaps another.
+
+    dx may lie on x: a thread reads a window, and then writes it and what lies between
+    it and the next one.
+    """
+    N, C, H, W = x.shape
+    P, Q = dy.shape[2], dy.shape[3]
+    for plane in range(cuda.blockIdx.x, N * C, cuda.gridDim.x):
+        n = plane // C
+        c = plane - n * C
+        for p in range(P):
+            h0 = max(p * stride_h - pad_top, 0)
+            h1 = min(p * stride_h - pad_top + kernel_h, H)
+            below = H if p == P - 1 else (p + 1) * stride_h - pad_top
+            for q in range(cuda.threadIdx.x, Q, cuda.blockDim.x):
+                w0 = max(q * stride_w - pad_left, 0)
+                w1 = min(q * stride_w - pad_left + kernel_w, W)
+                right = W if q == Q - 1 else (q + 1) * stride_w - pad_left
+                best = x[n, c, h0, w0]
+                place = int32(h0 * W + w0)
+                for h in range(h0, h1):
+                    for w in range(w0, w1):
+                        value = x[n, c, h, w]
+                        better = (value > best) | (value != value)
+                        best = value if better else best
+                        place = int32(h * W + w) if better else place
+                gradient = dy[n, c, p, q]
+                if kernel_w > 1:
+                    gradient += float32(0)  # a sum, as there: of -0 it is 0
+                for h in range(h0, below):
+                    for w in range(w0, right):
+                        first = h * W + w == place
+                        dx[n, c, h, w] = gradient if first else float32(0)
+
+
+@cuda.jit
 def max_indices(index, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left):
     """index[n,c,p,q] = h W + w of the first maximum in window (p, q), row by row;
 

@@ -54,7 +54,7 @@ class Linear(Layer):
         x, dy, dx = node.x, node.dy, node.dx
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         tile = tile_for(x.shape[0])
-        if descends_at_once(node):
+        if self.descends_at_once(node):
             dx_alone = product("data", dx, (dy, w), self.outputs, tile)
             return (*bias_gradient(node), *dx_alone)
         return (
@@ -64,23 +64,22 @@ class Linear(Layer):
         )
 
     def update(self, node: Node) -> tuple[Work, ...]:
-        if not descends_at_once(node):
+        if not self.descends_at_once(node):
             return super().update(node)
         b = node.parameters.get("b")
         momenta, gradients = node.momenta, node.parameter_gradients
         biases = () if b is None else (descend(b, momenta["b"], gradients["b"]),)
         return (product_and_descent(node), *biases)
 
+    def descends_at_once(self, node: Node) -> bool:
+        """Return whether w is updated without memory for dw: where w is larger than x.
 
-def descends_at_once(node: Node) -> bool:
-    """Return whether w is updated without memory for dw: where w is larger than x.
-
-    The second paper's rule by size: of x and w, the smaller one's gradient comes first,
-    into memory of its own, and the larger one's takes memory that is there. Where x is
-    larger, dw is first and dx lies on x. Where w is, dx is first and dw is added to the
-    momentum, element by element.
-    """
-    return node.is_static and node.parameters["w"].size > node.x.size
+        The second paper's rule by size: of x and w, the smaller one's gradient comes
+        first, into memory of its own, and the larger one's takes memory that is there.
+        Where x is larger, dw is first and dx lies on x. Where w is, dx is first and dw
+        is added to the momentum, element by element.
+        """
+        return node.is_static and node.parameters["w"].size > node.x.size
 
 
 def product_and_descent(node: Node) -> Launch:

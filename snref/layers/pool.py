@@ -50,6 +50,11 @@ class MaxPool(Layer):
 
     def backward(self, node: Node) -> tuple[Work, ...]:
         inputs = node.x, node.dy
+        size, stride = pair(self.kernel), pair(step(self.stride, self.kernel))
+        apart = all(s >= k for s, k in zip(stride, size, strict=True))
+        if node.is_static and apart:
+            kernel = "pool.max_backward_apart"
+            return self._launch(kernel, node, node.dx, inputs, flops=2, over_x=True)
         if node.reuses and node.dx is not None:
             # The places of all maxima first, so that dx may take the memory of x.
             indices = node.scratch["indices"]
@@ -70,6 +75,7 @@ class MaxPool(Layer):
         inputs: tuple[Tensor, ...],
         retained: tuple[Tensor, ...] = (),
         flops: int = 1,
+        over_x: bool = False,
     ) -> tuple[Work, ...]:
         if output is None:
             return ()
@@ -80,6 +86,7 @@ class MaxPool(Layer):
                 inputs,
                 window(self.kernel, self.stride, self.padding),
                 retained=retained,
+                may_overwrite=((output, node.x, "activations"),) if over_x else (),
                 grid=planes(node.x),
                 block=strip(node.y),
                 flops=flops * prod(pair(self.kernel)) * node.y.size,

@@ -67,11 +67,17 @@ CASES = {
     "1x7": Case((2, 3, 5, 13), (1, 7), (1, 1), (0, 0, 3, 3)),
     "7x1": Case((2, 3, 13, 5), (7, 1), (1, 1), (3, 3, 0, 0)),
     "3x2, strides 1 and 3": Case((2, 3, 7, 14), (3, 2), (1, 3)),
+    "3x3, stride 3, padding 1": Case((2, 3, 7, 9), (3, 3), (3, 3), (1, 1, 1, 1)),
     "gaps between windows": Case((2, 3, 11, 12), (2, 3), (4, 5)),
     "the whole image": Case((3, 7, 6, 5), (6, 5), (6, 5)),
     "one pixel": Case((1, 1, 1, 1), (1, 1), (1, 1)),
     "several tiles": Case((2, 2, 4, 391), (3, 3), (1, 2), (1, 1, 1, 1)),
     "a wide kernel in several tiles": Case((1, 2, 3, 150), (2, 60), (1, 3)),
+}
+APART = {  # where no window overlaps another
+    name: case
+    for name, case in CASES.items()
+    if case.stride[0] >= case.kernel[0] and case.stride[1] >= case.kernel[1]
 }
 each = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 both = pytest.mark.parametrize("count_padding", (0, 1))
@@ -169,6 +175,21 @@ def test_two_launches_give_the_gradient_the_same_bits_over_the_image(
         index = np.full(case.y, -1, np.int32)
         simt.compile(pool.max_indices)[LAUNCH](index, x, *case.scalars)
         simt.compile(pool.max_scatter)[LAUNCH](x, index, dy, *case.scalars)
+        assert_same_bits(x, expected)
+
+
+@pytest.mark.parametrize("case", APART.values(), ids=APART)
+def test_the_gradient_of_windows_apart_has_the_same_bits_over_the_image(
+    case: Case, rng: np.random.Generator
+) -> None:
+    dy = normal(rng, case.y)
+    dy.flat[::3] = -0.0
+    ties = rng.integers(-2, 3, case.x).astype(np.float32)
+    some = np.where(rng.random(case.x) < 0.2, np.float32(np.nan), ties)
+    for x in normal(rng, case.x), ties, some:
+        (expected,) = compute("max_backward", case)(x, dy)
+        assert_same_bits(compute("max_backward_apart", case)(x, dy)[0], expected)
+        simt.check(pool.max_backward_apart)[LAUNCH](x, x, dy, *case.scalars)
         assert_same_bits(x, expected)
 
 
