@@ -1,6 +1,7 @@
 """The tutorials: each runs from top to bottom, and its notebook is made from it."""
 
 import ast
+import doctest
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 
 import pytest
 
+from tutorials import build
 from tutorials.build import cells, notebook, sources
 
 TUTORIALS = sources()
@@ -71,6 +73,19 @@ def test_a_notebook_is_made_from_its_tutorial(tutorial):
     made = tutorial.with_suffix(".ipynb").read_text(encoding="utf-8")
     assert made == notebook(text), "run python -m tutorials.build"
     assert all(not c.get("outputs") for c in json.loads(made)["cells"])
+
+
+def test_the_builder_does_what_it_says(tmp_path, monkeypatch, capsys):
+    tried = doctest.testmod(build)
+    assert tried.attempted and not tried.failed
+    with pytest.raises(ValueError, match="text before the first cell: 'import snref'"):
+        cells("import snref\n# %%\n")
+    (tmp_path / "1_own.py").write_text("# %% [markdown]\n# # 1. Own\n\n# %%\nx = 1\n")
+    monkeypatch.setattr(build, "HERE", tmp_path)
+    build.main()
+    assert capsys.readouterr().out == f"{tmp_path / '1_own.ipynb'}\n"
+    made = json.loads((tmp_path / "1_own.ipynb").read_text(encoding="utf-8"))
+    assert [cell["source"] for cell in made["cells"]] == [["# 1. Own"], ["x = 1"]]
 
 
 def test_every_notebook_has_its_tutorial():

@@ -163,7 +163,7 @@ print("no mistakes found")
 
 # %% [markdown]
 # The layers of snref are written like the second one. This is the forward pass of a ReLU,
-# as it trains networks on a GPU and on the CPU. In a docstring stands the equation.
+# as it trains networks on a GPU and on the CPU. The equation stands in the docstring.
 
 # %%
 print(inspect.getsource(relu.forward.py_func))

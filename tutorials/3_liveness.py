@@ -143,6 +143,15 @@ assert sum(tensor.nbytes for tensor, *_ in lives) == liveness.baseline_bytes
 assert (conv1, 1, 45) in lives
 
 # %% [markdown]
+# **Predict**: which tensors are there at the peak, in step 32? A line at 32 through the picture
+# meets them.
+
+# %%
+there = [tensor for tensor, begin, end in lives if begin <= liveness.peak_step <= end]
+print(*(f"{tensor.name} {tensor.nbytes / MiB:.1f}" for tensor in there), sep=", ")
+assert sum(tensor.nbytes for tensor in there) == liveness.peak_bytes
+
+# %% [markdown]
 # Long bars cost most. `conv1.y` is written in step 1 and freed after step 45
 # of 46.
 #
@@ -303,12 +312,12 @@ assert max(memory(liveness.plan)) > 2 * bound > 0.8 * max(memory(liveness.plan))
 #
 # ## Answers
 #
-# The next cell computes them.
+# The next cell computes the first and the third one.
 #
 # 1. Exactly one half: every data tensor has the batch as its first size.
 # 2. y. It tells all that is needed, since dx = dy (1 - y²), and the linear layer keeps y
 #    anyway: y is its x. So x is dead in forward.
-# 3. No. What the others list beside that is not there at the peak, or is needed by
+# 3. No. What the other layers list in addition is not there at the peak, or is needed by
 #    their neighbours.
 
 # %%

@@ -195,8 +195,8 @@ for name, arguments in changed.items():
     assert same == (name == "one thread")
 
 # %% [markdown]
-# Another machine may give other bits than this one (its processor may round a function of
-# many digits differently), but again the same for all plans.
+# Another machine may give other bits than this one (its exponential function may round
+# differently), but again the same for all plans.
 #
 # ## The papers' numbers
 #
