@@ -24,9 +24,10 @@ from matplotlib.figure import Figure
 import snref.kernels
 from snref.device.views import viewed
 from snref.layers.base import Declarations
-from snref.net import Net, route
+from snref.net import route
 from snref.nets import find
-from snref.plans import Launch, Tensor
+from snref.parts import cut, groups, route_in_parts
+from snref.plans import Launch, Plan, Tensor
 from snref.views import BLUE, GREEN, GREY, PAGE, VERMILION
 
 Capability: TypeAlias = tuple[int, int]
@@ -58,7 +59,10 @@ WARP = 32
 NETS = {"alexnet": 2, "resnet50": 2, "inception_v4": 2, "densenet121": 2, "unet": 2}
 NETS |= {"lenet": 64}
 DECLARATIONS: tuple[Declarations, ...] = "original", "reuse", "static"
-"""Networks, their batches, and declarations that together launch every kernel."""
+"""Networks, their batches, and declarations that together launch every kernel.
+
+The kernels of parts of the batch are launched by AlexNet in two parts.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,14 @@ def kernels() -> dict[str, Any]:
 def uses() -> dict[str, set[Use]]:
     """How the networks launch the kernels, and how the simple versions are launched."""
     found = {name: {use} for name, use in SIMPLE.items()}
-    for (name, batch), declarations in product(NETS.items(), DECLARATIONS):
-        for launch in launches(find(name, batch).with_options(declarations)):
+    routes = [
+        route(find(name, batch).with_options(declarations))
+        for (name, batch), declarations in product(NETS.items(), DECLARATIONS)
+    ]
+    net = find("alexnet", 64)
+    routes.append(route_in_parts(net, [(g, cut(net, g, 2)) for g in groups(net, 2)]))
+    for each in routes:
+        for launch in launches(each):
             types: list[int | str] = [
                 tensor_type(tensor, launch)
                 for tensor in (*launch.outputs, *launch.inputs)
@@ -127,9 +137,9 @@ def uses() -> dict[str, set[Use]]:
     return found
 
 
-def launches(net: Net) -> Iterator[Launch]:
-    """All that a net could launch, with every algorithm of its convolutions."""
-    for run in route(net).runs():
+def launches(route: Plan) -> Iterator[Launch]:
+    """All that a route could launch, with every algorithm of its convolutions."""
+    for run in route.runs():
         for work in run.work:
             if isinstance(work, Launch):
                 if work.is_written:

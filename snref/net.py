@@ -4,7 +4,7 @@ A net is built from values. A value that several layers read becomes a FORK, as 
 the paper; a layer with several inputs is a join. Nothing is allocated here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
@@ -242,11 +242,12 @@ def route(net: Net) -> Plan:
     reader of y, which may write over y. And a parameter is updated as soon as nothing
     reads it any more, so that the memory of its gradient is free for the next one.
     """
-    forward = [
-        Run(n.name, "forward", n.layer.forward(n), n.layer.checkpoint, n.layer.offload)
-        for n in net.nodes
-    ]
-    backward = _backward(_backward_order(net.nodes, net.branch_order))
+    backward = backward_runs(backward_order(net)).values()
+    return with_updates(net, map(forward_run, net.nodes), chain(*backward))
+
+
+def with_updates(net: Net, forward: Iterable[Run], backward: Iterable[Run]) -> Plan:
+    """Return forward and backward runs, with the net's updates at their places."""
     update = [
         Run(node.name, "update", work)
         for node in net.nodes
@@ -257,8 +258,9 @@ def route(net: Net) -> Plan:
     return Plan((*forward, *backward, *update))
 
 
-def _updated_at_once(backward: Sequence[Run], update: Sequence[Run]) -> Iterator[Run]:
+def _updated_at_once(backward: Iterable[Run], update: Sequence[Run]) -> Iterator[Run]:
     """Yield backward runs, each update after the last that uses what it does."""
+    backward = tuple(backward)
     last = {t: i for i, run in enumerate(backward) for t in (*run.reads, *run.writes)}
     due: dict[int, list[Run]] = {}
     for run in update:
@@ -270,8 +272,18 @@ def _updated_at_once(backward: Sequence[Run], update: Sequence[Run]) -> Iterator
         yield from due.get(i, ())
 
 
-def _backward(order: Sequence[Node]) -> list[Run]:
-    """Return the backward runs of layers in this order, as ``route`` says."""
+def forward_run(node: Node) -> Run:
+    """Return the forward of a layer."""
+    layer = node.layer
+    work = layer.forward(node)
+    return Run(node.name, "forward", work, layer.checkpoint, layer.offload)
+
+
+def backward_runs(order: Sequence[Node]) -> dict[Node, list[Run]]:
+    """Return the runs in the place of each layer's backward, as ``route`` says.
+
+    order  the layers, in the order of backward
+    """
     last_reader = {x: node for node in order for x in _inputs(node)}
     runs: dict[Node, list[Run]] = {node: [] for node in order}
     for node, read_later in zip(order, _read_later(order), strict=True):
@@ -282,7 +294,7 @@ def _backward(order: Sequence[Node]) -> list[Run]:
             runs[node] += rest
         else:
             runs[node] += first, *rest
-    return [run for node in order for run in runs[node]]
+    return runs
 
 
 def _inputs(node: Node) -> set[Tensor]:
@@ -337,8 +349,9 @@ def inference(net: Net) -> Plan:
     )
 
 
-def _backward_order(nodes: tuple[Node, ...], order: BranchOrder) -> list[Node]:
+def backward_order(net: Net) -> list[Node]:
     """Order the layers from the loss, each after all layers that read its outputs."""
+    nodes, order = net.nodes, net.branch_order
     maker = {dy: node for node in nodes for dy in node.dys}
     inputs = {n.name: [maker[t] for t in n.dxs if t in maker] for n in nodes}
     readers = {node.name: len(node.dys) for node in nodes}

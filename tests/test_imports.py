@@ -32,12 +32,14 @@ ALLOWED = {
     "plans": {"plans"},
     "layers": {"layers", "plans"},
     "net": {"plans", "layers", "support"},
+    "parts": {"plans", "layers", "net"},
     "nets": {"nets", "net", "layers", "support", "support.imports"},
     "timing": {"timing", "plans", "support"},
     "scheduler": {"scheduler", "timing.costs", "plans", "support"},
     "policies": {"policies", "scheduler", "timing", "timing.costs", "plans"}
     | {"scipy"},
     "planning": {"planning", "policies", "scheduler", "timing", "net", "plans"}
+    | {"parts"}
     | {"layers", "support", "support.imports", "scipy", ""},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
     "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},

@@ -167,6 +167,17 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_parts(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    """Add the argument that splits the batch."""
+    parser.add_argument(
+        "--parts",
+        type=at_least_one,
+        metavar="K",
+        help="run the largest layers on K parts of the batch, one after the other, "
+        f"with the same bits, or whole with 1; {otherwise}",
+    )
+
+
 def add_policies(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the arguments that say which planners are compared, and on which terms."""
     from snref.policies import POLICIES

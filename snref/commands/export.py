@@ -2,10 +2,13 @@
 
 import argparse
 import json
+from typing import get_args
 
 from snref.commands import arguments as shared
 from snref.net import route
 from snref.planning import exchange
+from snref.planning.splitting import check_parts, split
+from snref.scheduler.options import Options, Overwrite
 from snref.support.files import write
 from snref.timing import roofline
 from snref.timing.costs import Costs
@@ -16,6 +19,13 @@ EXAMPLE = "snref export alexnet --batch 200 --out graph.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_net(parser, optional=True)
     shared.add_machine(parser)
+    shared.add_parts(parser, "default: no parts")
+    parser.add_argument(
+        "--overwrite",
+        choices=get_args(Overwrite),
+        help="with --parts: what a plan may write over, which decides what is split; "
+        "default: gradients",
+    )
     parser.add_argument(
         "--out",
         type=shared.output,
@@ -43,8 +53,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _graph(arguments: argparse.Namespace) -> exchange.Schema:
-    net = shared.net_of(arguments)
+    net, parts = shared.net_of(arguments), arguments.parts
+    if parts is None and arguments.overwrite is not None:
+        raise ValueError("--overwrite decides what --parts splits: omit it, or add K")
+    made = None
+    if parts is not None and parts > 1:
+        check_parts(parts, net, arguments.costs)
+        made = split(net, parts, arguments.overwrite or Options().overwrite)
     if arguments.costs is not None:
         return exchange.graph_to_json(net, Costs.from_csv(arguments.costs))
     machine = roofline.machine(arguments.device)
-    return exchange.graph_to_json(net, roofline.costs(route(net), machine), machine)
+    costs = roofline.costs(made.route if made else route(net), machine)
+    return exchange.graph_to_json(net, costs, machine, made)

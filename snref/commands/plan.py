@@ -43,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="with --memory alone: how long to look for a quicker plan; default: 1",
     )
+    shared.add_parts(
+        parser,
+        "default: with --memory, and without --preset or with joint, as few parts as "
+        "fit, if no plan of whole layers does",
+    )
     parser.add_argument(
         "--bound",
         action="store_true",
@@ -127,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
             device=arguments.device,
             costs=shared.costs_of(arguments),
             effort=arguments.effort or 1.0,
+            parts=arguments.parts,
             **overrides(arguments),
         )
         text = planned.summary()

@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     with no_garbage_collection():
         graph, planned = map(_loaded, (arguments.graph, arguments.plan))
         route, costs = graph_from_json(graph, arguments.graph)
+        _check_same_parts(planned, graph, arguments)
         plan = plan_from_json(planned, route, arguments.plan)
         for what in ("net", "batch"):  # a plan may say what it is of
             if planned.get(what, graph[what]) != graph[what]:
@@ -88,6 +89,35 @@ def run(arguments: argparse.Namespace) -> int:
             _report(numbers, costs.source),
         )
     return 0
+
+
+def _check_same_parts(planned: Any, graph: Any, arguments: argparse.Namespace) -> None:
+    """Raise ValueError if a plan says other parts of the batch than the graph."""
+    if not isinstance(planned, dict):
+        return
+    here, there = graph.get("parts", []), planned.get("parts")
+    if there is not None and there != here:
+        raise ValueError(
+            f"{arguments.plan}: is for {_said(there)}, the graph for {_said(here)}: "
+            "export it with the --parts and --overwrite of the plan"
+        )
+
+
+def _said(parts: Any) -> str:
+    """Say what a file says of parts of the batch.
+
+    >>> _said([{"layers": ["conv1"], "images": [8, 8]}])
+    '2 parts of conv1'
+    """
+    try:
+        found = [(len(p["images"]), " to ".join(_ends(p["layers"]))) for p in parts]
+    except (TypeError, KeyError, IndexError):
+        return shortened(parts)
+    return " and ".join(f"{n} parts of {which}" for n, which in found) or "no parts"
+
+
+def _ends(layers: list[str]) -> list[str]:
+    return layers[:1] + layers[1:][-1:]
 
 
 def _with_addresses(plan: Plan, route: Plan, arguments: argparse.Namespace) -> Plan:

@@ -34,16 +34,17 @@ def forward_rows(y, b):
 
 
 @cuda.jit
-def backward(db, dy, images):
+def backward(db, dy, images, resume):
     """db[k] = sum_ni dy[n,k,i], a thread block a channel; slices of `images` images.
 
-    Thread t adds i = t, t + BLOCK, ... of every image of the slice.
+    Thread t adds i = t, t + BLOCK, ... of every image of the slice. resume = 1: add to
+    what db holds, the sum of the slices before.
     """
     part = cuda.shared.array(BLOCK, float32)
     N, K, _ = dy.shape
     t = cuda.threadIdx.x
     for k in range(cuda.blockIdx.x, K, cuda.gridDim.x):
-        total = float32(0)
+        total = db[k] if resume else float32(0)
         for n0 in range(0, N, images):
             own = thread_sum(dy, k, n0, min(n0 + images, N), 0, 1, t, BLOCK, 16)
             total += block_sum(part, own, t, BLOCK)
@@ -52,11 +53,14 @@ def backward(db, dy, images):
 
 
 @cuda.jit
-def backward_rows(db, dy, images):
-    """db[k] = sum_n dy[n,k], a thread a channel; slices of `images` images."""
+def backward_rows(db, dy, images, resume):
+    """db[k] = sum_n dy[n,k], a thread a channel; slices of `images` images.
+
+    resume = 1: add to what db holds, the sum of the slices before.
+    """
     N, K = dy.shape
     for k in range(cuda.grid(1), K, cuda.gridsize(1)):
-        total = float32(0)
+        total = db[k] if resume else float32(0)
         for n0 in range(0, N, images):
             part = float32(0)
             for n in range(n0, min(n0 + images, N)):

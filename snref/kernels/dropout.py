@@ -65,6 +65,31 @@ def drop(y, x, seed, layer, iteration, ratio):
             y[i + 3 * quarter] = scaled(x[i + 3 * quarter], w3, ratio)
 
 
+@cuda.jit(device=True)
+def drop_part(y, x, seed, layer, iteration, ratio, first, size):
+    """What `drop` does to the elements from `first` on of a tensor of `size` elements.
+
+    A thread an element: the others of its quarter may be in another part.
+    """
+    quarter = (size + 3) // 4
+    k0 = uint32(seed)
+    k1 = uint32(seed >> 32)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        which = (first + i) // quarter
+        place = first + i - which * quarter
+        w0, w1, w2, w3 = philox(
+            uint32(place), uint32(place >> 32), uint32(layer), uint32(iteration), k0, k1
+        )
+        word = w0
+        if which == 1:
+            word = w1
+        elif which == 2:
+            word = w2
+        elif which == 3:
+            word = w3
+        y[i] = scaled(x[i], word, ratio)
+
+
 @cuda.jit
 def forward(y, x, seed, layer, iteration, ratio):
     """y[i] = x[i] / (1 - ratio) if u[i] >= ratio else 0. y may lie on x."""
@@ -78,3 +103,15 @@ def backward(dx, dy, seed, layer, iteration, ratio):
     dx may lie on dy.
     """
     drop(dx, dy, seed, layer, iteration, ratio)
+
+
+@cuda.jit
+def forward_part(y, x, seed, layer, iteration, ratio, first, size):
+    """`forward` of some images of a batch. y may lie on x."""
+    drop_part(y, x, seed, layer, iteration, ratio, first, size)
+
+
+@cuda.jit
+def backward_part(dx, dy, seed, layer, iteration, ratio, first, size):
+    """`backward` of some images of a batch. dx may lie on dy."""
+    drop_part(dx, dy, seed, layer, iteration, ratio, first, size)

@@ -1,7 +1,8 @@
 """Joins and forks: copies, sums and concatenation along the channels.
 
 `copy`, `add` and `accumulate` serve forks as well: what several readers send back is
-summed one after another, always in the same order.
+summed one after another, always in the same order. `take` and `put` cut a batch into
+parts, and join them.
 """
 
 from numba import cuda
@@ -42,3 +43,17 @@ def split(dx, dy, offset):
     for n in range(cuda.blockIdx.y, dx.shape[0], cuda.gridDim.y):
         for i in range(cuda.grid(1), dx.shape[1], cuda.gridsize(1)):
             dx[n, i] = dy[n, offset + i]
+
+
+@cuda.jit
+def take(part, y, offset):
+    """part[i] = y[offset+i]: some images of a batch."""
+    for i in range(cuda.grid(1), part.size, cuda.gridsize(1)):
+        part[i] = y[offset + i]
+
+
+@cuda.jit
+def put(y, part, offset):
+    """y[offset+i] = part[i]: some images of a batch."""
+    for i in range(cuda.grid(1), part.size, cuda.gridsize(1)):
+        y[offset + i] = part[i]

@@ -111,15 +111,14 @@ EACH = TILE // SIDE
 
 
 @cuda.jit(device=True)
-def _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0):
-    """total[i,j] = sum_n dy[n,k] x[n,c], slices of DEPTH images one after another.
+def _add_slices(total, part, x_tile, y_tile, x, dy, k0, c0):
+    """total[i,j] += sum_n dy[n,k] x[n,c], slices of DEPTH images one after another.
 
     k = k0 + thread's y + SIDE i;  c = c0 + thread's x + SIDE j
     """
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     N, K = dy.shape
     C = x.shape[1]
-    clear(total)
     for n0 in range(0, N, DEPTH):
         clear(part)
         load(x_tile, DEPTH, TILE, x, n0, c0, N, C)
@@ -131,9 +130,10 @@ def _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0):
 
 
 @cuda.jit
-def filter_64x64(dw, x, dy):
+def filter_64x64(dw, x, dy, resume):
     """dw[k,c] = sum_n dy[n,k] x[n,c]
 
+    resume = 1: add to what dw holds, the sum of the slices before.
     Blocks: x along c, y along k.
     """
     x_tile = cuda.shared.array((DEPTH, TILE), float32)
@@ -144,7 +144,14 @@ def filter_64x64(dw, x, dy):
     K, C = dw.shape
     k0 = cuda.blockIdx.y * TILE
     c0 = cuda.blockIdx.x * TILE
-    _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
+    clear(total)
+    for i in range(EACH):
+        k = k0 + ty + SIDE * i
+        for j in range(EACH):
+            c = c0 + tx + SIDE * j
+            if resume and k < K and c < C:
+                total[i, j] = dw[k, c]
+    _add_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
     for i in range(EACH):
         k = k0 + ty + SIDE * i
         for j in range(EACH):
@@ -170,7 +177,8 @@ def descend_64x64(w, v, x, dy, learning_rate, momentum, weight_decay):
     K, C = w.shape
     k0 = cuda.blockIdx.y * TILE
     c0 = cuda.blockIdx.x * TILE
-    _sum_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
+    clear(total)
+    _add_slices(total, part, x_tile, y_tile, x, dy, k0, c0)
     for i in range(EACH):
         k = k0 + ty + SIDE * i
         for j in range(EACH):

@@ -5,7 +5,7 @@ both papers, so it is the most visible line of a layer's file (``snref/layers``)
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar, Literal, TypeAlias
 
@@ -27,6 +27,30 @@ Declarations: TypeAlias = Literal["original", "lean", "reuse", "static"]
 REUSING: tuple[Declarations, ...] = "reuse", "static"  # gradients over activations
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive images of a batch, on which a layer runs by itself.
+
+    index   counts the parts of the batch from 0
+    first   the first of the images, counted from 0
+    images  how many they are
+    batch   how many the whole batch has
+
+    >>> Part(1, 8, 8, 20).resumes
+    True
+    """
+
+    index: int
+    first: int
+    images: int
+    batch: int
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether sums over the batch go on from those of the part before."""
+        return self.index > 0
+
+
 @record
 class Node:
     """A layer in a net, with its tensors.
@@ -45,6 +69,7 @@ class Node:
     scratch       small tensors of int32 that a launch of backward leaves for a later
                   one, by name; they are scheduled
     declarations  "original", "lean", "reuse" or "static"
+    part          the part of the batch that the tensors are of; None: all of it
     """
 
     name: str
@@ -60,6 +85,7 @@ class Node:
     saved: Mapping[str, Tensor]
     declarations: Declarations = "original"
     scratch: Mapping[str, Tensor] = field(default_factory=dict)
+    part: Part | None = None
 
     @property
     def x(self) -> Tensor:
@@ -109,6 +135,11 @@ class Node:
         the update can add it up in the momentum.
         """
         return self.declarations == "static"
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether the gradients of parameters hold the sum of earlier parts."""
+        return self.part is not None and self.part.resumes
 
     def original(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors under the original declarations, and none under lean.
@@ -224,6 +255,15 @@ class Layer:
         default w is (outputs, inputs, window ...).
         """
         return prod(w[1:]), w[0] * prod(w[2:])
+
+    def part_images(self, *inputs: Shape) -> int | None:
+        """Return of how many images a part of the batch is a multiple; None: no parts.
+
+        A layer that says so may run on consecutive images alone (``node.part``), and
+        computes the same bits for them. Where it sums over the batch, it adds a part's
+        sum to what the gradient holds if ``node.resumes``.
+        """
+        return None
 
     def labels_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the labels that a loss reads: a class for each image."""

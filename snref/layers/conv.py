@@ -1,6 +1,7 @@
 """Convolution. The algorithms that can compute it are in conv_algorithms.py."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from snref.layers.base import Layer, Node
@@ -15,6 +16,7 @@ from snref.layers.shapes import (
     positions,
     sides,
 )
+from snref.layers.slices import images_of_slice
 from snref.plans import Choice, Part, Shape, Tensor, Work
 
 
@@ -69,6 +71,9 @@ class Conv(Layer):
         fan_in, fan_out = super().fans(w)
         return fan_in, fan_out / self.groups
 
+    def part_images(self, *inputs: Shape) -> int:
+        return images_of_slice(prod(self.output_shape(*inputs)[2:]))
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         w = node.parameters["w"]
         return choice("forward", node.y, node.x, w, self.window) + add_bias(node)
@@ -77,7 +82,7 @@ class Conv(Layer):
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         # dw first: it is the last to read x, whose memory dx may then take.
         return (
-            *choice("filter", dw, node.x, node.dy, self.window),
+            *choice("filter", dw, node.x, node.dy, self.window, node.resumes),
             *bias_gradient(node),
             *choice("data", node.dx, node.dy, w, self.window),
         )
@@ -89,14 +94,22 @@ class Conv(Layer):
 
 
 def choice(
-    part: Part, output: Tensor | None, a: Tensor, b: Tensor, window: Window
+    part: Part,
+    output: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    window: Window,
+    resumes: bool = False,
 ) -> tuple[Work, ...]:
     """Compute a part of a convolution, by its first algorithm for now.
 
     The output and the inputs are (y, x, w) for forward, (dx, dy, w) for data and
     (dw, x, dy) for filter. None, a gradient that is not wanted, needs no work.
+
+    resumes  of a filter gradient: whether it goes on from what the output holds
     """
     if output is None:
         return ()
-    menu = algorithms(part, output.shape, a.shape, b.shape, window)
-    return (Choice(part, output, (a, b), menu, menu[0]),)
+    more = {"resumes": True} if resumes else {}  # only then: all others share a menu
+    menu = algorithms(part, output.shape, a.shape, b.shape, window, **more)
+    return (Choice(part, output, (a, b), menu, menu[0], updates=resumes),)

@@ -39,12 +39,19 @@ COPY = 24
 
 @lru_cache(MENUS)
 def algorithms(
-    part: Part, output: Shape, a: Shape, b: Shape, window: Window
+    part: Part,
+    output: Shape,
+    a: Shape,
+    b: Shape,
+    window: Window,
+    resumes: bool = False,
 ) -> tuple[Algorithm, ...]:
     """Return the ways to compute a part of a convolution; the first needs no workspace.
 
     The shapes are those of the part's output and two inputs: (y, x, w) for forward,
     (dx, dy, w) for data and (dw, x, dy) for filter.
+
+    resumes  of a filter gradient: whether it adds to the sum that the output holds
 
     >>> images, filters = (8, 64, 32, 32), (64, 64, 3, 3)
     >>> for way in algorithms("data", images, images, filters, (1, 1, 1, 1, 1)):
@@ -59,7 +66,7 @@ def algorithms(
         "data": (output, b, a),
         "filter": (a, output, b),
     }[part]
-    conv = _Convolution(part, x, w, y, window)
+    conv = _Convolution(part, x, w, y, window, resumes)
     menu = [_tiled(conv), _direct(conv)]
     if w[0] // conv.groups < 4:  # too few filters to share a tile of pixels
         menu.reverse()
@@ -80,6 +87,7 @@ class _Convolution:
     w: Shape
     y: Shape
     window: Window
+    resumes: bool
 
     @property
     def groups(self) -> int:
@@ -91,7 +99,8 @@ class _Convolution:
 
     @property
     def bytes_accessed(self) -> int:
-        return 4 * (prod(self.x) + prod(self.w) + prod(self.y))
+        weights = prod(self.w) * (1 + self.resumes)
+        return 4 * (prod(self.x) + weights + prod(self.y))
 
     @property
     def images(self) -> int:
@@ -153,6 +162,7 @@ class _Launch:
     bytes_accessed: int
     block: tuple[int, ...] = (SIDE, SIDE)
     view: View = "rows"
+    updates: bool = False
 
     def on(self, tensors: dict[str, Tensor]) -> Launch:
         return Launch(
@@ -161,7 +171,7 @@ class _Launch:
             tuple(tensors[role] for role in self.inputs),
             self.scalars,
             view=self.view,
-            updates=self.kernel == "winograd.product",
+            updates=self.updates,
             grid=self.grid,
             block=self.block,
             flops=self.flops,
@@ -183,7 +193,7 @@ def _direct(conv: _Convolution) -> Algorithm:
         f"direct.{conv.part}",
         ("output",),
         ("a", "b"),
-        (*conv.window, conv.images, conv.block)
+        (*conv.window, conv.images, conv.block, int(conv.resumes))
         if conv.part == "filter"
         else conv.window,
         (*grid_of(across), rows(down)),
@@ -191,6 +201,7 @@ def _direct(conv: _Convolution) -> Algorithm:
         conv.bytes_accessed,
         block=(256,),
         view="shape",
+        updates=conv.resumes,
     )
     return conv.algorithm("direct", (launch,))
 
@@ -234,12 +245,13 @@ def _sliced(conv: _Convolution) -> Algorithm:
         "tiled.sum_slices",
         ("output",),
         ("workspace",),
-        (conv.slices,),
+        (conv.slices, int(conv.resumes)),
         grid_of(prod(conv.w)),
         size,
         4 * (size + prod(conv.w)),
         block=(256,),
         view="flat",
+        updates=conv.resumes,
     )
     return conv.algorithm("sliced", (_tiled_filter(conv, apart=True), total), size)
 
@@ -251,6 +263,7 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
     tiles = FILTER_STRIDED if conv.window[1] > 1 else FILTER
     name, (height, width) = _cheapest(tiles, c * r * s, own)
     slices = min(conv.slices, max(MOST_ROWS // conv.groups, 1)) if apart else 1
+    resumes = conv.resumes and not apart
     return _Launch(
         f"tiled.filter_{name}",
         ("workspace" if apart else "output",),
@@ -264,11 +277,13 @@ def _tiled_filter(conv: _Convolution, apart: bool) -> _Launch:
             conv.images,
             conv.block,
             int(apart),
+            int(resumes),
         ),
         (_ceil(c * r * s, height), _ceil(own, width), slices * conv.groups),
         conv.flops,
         conv.bytes_accessed + 4 * (conv.slices - 1) * apart * prod(conv.w),
         view="flat",
+        updates=resumes,
     )
 
 
@@ -315,7 +330,8 @@ def _im2col(conv: _Convolution) -> Algorithm:
         scalars = (h, w, r, s, down, across, top, left, groups)
         grid = (_ceil(n * height * width, TILE), _ceil(c, TILE), phases * groups)
     else:
-        inputs, scalars = ("workspace", "b"), (groups, conv.images, conv.block)
+        inputs = ("workspace", "b")
+        scalars = (groups, conv.images, conv.block, int(conv.resumes))
         grid = (_ceil(c * r * s, TILE), _ceil(own, TILE), groups)
     product = _Launch(
         f"im2col.{conv.part}",
@@ -325,6 +341,7 @@ def _im2col(conv: _Convolution) -> Algorithm:
         grid,
         conv.flops,
         conv.bytes_accessed - 4 * image + 4 * size,
+        updates=conv.resumes,
     )
     return conv.algorithm("im2col", (columns, product), size)
 
@@ -373,6 +390,7 @@ def _winograd(conv: _Convolution) -> Algorithm:
             (_ceil(tiles, TILE), _ceil(own_k, TILE), 16 * groups),
             2 * us * tiles,
             4 * (us + vs + ms),
+            updates=True,
         ),
         _Launch(
             "winograd.outputs",

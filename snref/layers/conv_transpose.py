@@ -9,6 +9,7 @@ from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.conv import choice
 from snref.layers.conv_algorithms import Window
 from snref.layers.shapes import Pair, check_window, image, pair
+from snref.layers.slices import images_of_slice
 from snref.plans import Shape, Work
 
 
@@ -54,6 +55,9 @@ class ConvTranspose(Layer):
         inputs, outputs, r, s = w
         return inputs * r * s / prod(pair(self.stride)), outputs * r * s
 
+    def part_images(self, *inputs: Shape) -> int:
+        return images_of_slice(prod(inputs[0][2:]))
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         w = node.parameters["w"]
         return choice("data", node.y, node.x, w, self.window) + add_bias(node)
@@ -61,7 +65,7 @@ class ConvTranspose(Layer):
     def backward(self, node: Node) -> tuple[Work, ...]:
         w, dw = node.parameters["w"], node.parameter_gradients["w"]
         return (
-            *choice("filter", dw, node.dy, node.x, self.window),
+            *choice("filter", dw, node.dy, node.x, self.window, node.resumes),
             *bias_gradient(node),
             *choice("forward", node.dx, node.dy, w, self.window),
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from snref.layers.base import Layer, Node, elementwise
-from snref.plans import Kernel, Tensor, Work
+from snref.plans import Scalar, Shape, Tensor, Work
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Dropout(Layer):
         if not 0 <= self.ratio < 1:
             raise ValueError(f"ratio {self.ratio}: must be >= 0 and < 1")
 
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         return self._drop("dropout.forward", node, node.y, node.x)
 
@@ -36,13 +39,18 @@ class Dropout(Layer):
         return self._drop("dropout.backward", node, node.dx, node.dy)
 
     def _drop(
-        self, kernel: Kernel, node: Node, output: Tensor | None, source: Tensor
+        self, kernel: str, node: Node, output: Tensor | None, source: Tensor
     ) -> tuple[Work, ...]:
+        scalars: tuple[Scalar, ...] = ("seed", node.number, "iteration", self.ratio)
+        if node.part is not None:  # elements are counted over the whole batch
+            kernel = f"{kernel}_part"
+            size = source.size // node.part.images
+            scalars += (node.part.first * size, node.part.batch * size)
         return elementwise(
             kernel,
             output,
             source,
-            scalars=("seed", node.number, "iteration", self.ratio),
+            scalars=scalars,
             in_place=(source, "activations"),
-            per_thread=4,
+            per_thread=4 if node.part is None else 1,
         )

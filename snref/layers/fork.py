@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from snref.layers.base import Layer, Node, elementwise
 from snref.layers.joins import total
-from snref.plans import Tensor, Work
+from snref.plans import Shape, Tensor, Work
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Fork(Layer):
         if not self.copies:
             return xs * self.branches
         return tuple(Tensor(f"{name}.y{i}", xs[0].shape) for i in range(self.branches))
+
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         copied = node.ys if self.copies else ()

@@ -25,6 +25,9 @@ class Add(Layer):
                 raise ValueError(f"inputs of shapes {shape} and {other}: must be equal")
         return shape
 
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         return total(node.y, node.xs, "activations")
 
@@ -57,6 +60,9 @@ class Concat(Layer):
                     "channels"
                 )
         return (shape[0], sum(x[1] for x in inputs), *shape[2:])
+
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         count = len(node.xs)

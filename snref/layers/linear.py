@@ -7,6 +7,7 @@ from typing import ClassVar
 from snref.layers.base import Layer, Node, descend
 from snref.layers.bias import add_bias, bias_gradient, weights
 from snref.layers.shapes import one
+from snref.layers.slices import images_of_slice
 from snref.plans import Launch, Part, Shape, Tensor, Work
 
 SIDE = 16  # a block is 16 x 16 threads; what it computes is in its kernel's name
@@ -42,6 +43,9 @@ class Linear(Layer):
     def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
         return weights((self.outputs, prod(inputs[0][1:])), self.outputs, self.bias)
 
+    def part_images(self, *inputs: Shape) -> int:
+        return images_of_slice(1)
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         x, w = node.x, node.parameters["w"]
         tile = tile_for(x.shape[0])
@@ -58,7 +62,7 @@ class Linear(Layer):
             dx_alone = product("data", dx, (dy, w), self.outputs, tile)
             return (*bias_gradient(node), *dx_alone)
         return (
-            *product("filter", dw, (x, dy), x.shape[0], LARGE),
+            *product("filter", dw, (x, dy), x.shape[0], LARGE, node.resumes),
             *bias_gradient(node),
             *product("data", dx, (dy, w), self.outputs, tile),
         )
@@ -105,8 +109,12 @@ def product(
     inputs: tuple[Tensor, Tensor],
     terms: int,
     tile: tuple[int, int],
+    resumes: bool = False,
 ) -> tuple[Launch, ...]:
-    """Launch a matrix product whose elements are sums of so many terms."""
+    """Launch a matrix product whose elements are sums of so many terms.
+
+    resumes  of a filter gradient: whether it goes on from what the output holds
+    """
     if output is None:
         return ()
     rows, columns = output.shape[0], output.size // output.shape[0]
@@ -115,7 +123,9 @@ def product(
             f"linear.{part}_{tile[0]}x{tile[1]}",
             (output,),
             inputs,
+            (int(resumes),) if part == "filter" else (),
             view="rows",
+            updates=resumes,
             grid=tiles(rows, columns, tile),
             block=(SIDE, SIDE),
             flops=2 * rows * columns * terms,

@@ -42,6 +42,9 @@ class LRN(Layer):
     def output_shape(self, *inputs: Shape) -> Shape:
         return image(inputs)
 
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         x = node.x
         return (

@@ -42,6 +42,9 @@ class MaxPool(Layer):
     def output_shape(self, *inputs: Shape) -> Shape:
         return pooled(image(inputs), self.kernel, self.stride, self.padding)
 
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         return self._launch("pool.max_forward", node, node.y, (node.x,))
 
@@ -122,6 +125,9 @@ class AveragePool(Layer):
     def output_shape(self, *inputs: Shape) -> Shape:
         x = image(inputs)
         return pooled(x, self._kernel_on(x), self.stride, self.padding)
+
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
 
     def forward(self, node: Node) -> tuple[Work, ...]:
         return self._launch("forward", node, node.y, node.x)

@@ -25,6 +25,9 @@ class ReLU(Layer):
 
     gain: ClassVar[float] = 2**0.5  # it halves the mean square of what it is given
 
+    def part_images(self, *inputs: Shape) -> int:
+        return 1
+
     def forward(self, node: Node) -> tuple[Work, ...]:
         return elementwise(
             "relu.forward", node.y, node.x, in_place=(node.x, "activations")

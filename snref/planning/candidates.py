@@ -43,7 +43,7 @@ class Candidate:
     given: Mapping[str, Any] = field(default_factory=dict)
 
     def answer(self, net: Net, machine: Machine | None = None, **limits: Any) -> Answer:
-        """Plan a net; return why there is no plan if it does not fit.
+        """Plan a net, all layers whole; return why there is no plan if it does not fit.
 
         machine  whose roofline models the time, in place of limits["costs"]
         """
@@ -51,7 +51,7 @@ class Candidate:
         if machine is not None:
             limits["costs"] = roofline.costs(route(net), machine)
         try:
-            return plan(net, **{**limits, **self.given})
+            return plan(net, **{"parts": 1, **limits, **self.given})
         except (OutOfMemory, NotApplicable) as error:
             return error
 

@@ -4,7 +4,7 @@
 list of runs with what each reads and writes, how long it takes on a machine, and the
 ways to compute its convolutions. A planner reads it and writes a plan:
 
-    {"schema": "snref.plan/2",
+    {"schema": "snref.plan/3",
      "workspaces": [{"name": "conv1.scratch", "bytes": 1024}],
      "steps": [
        {"alloc": "conv1.y", "offset": 0},
@@ -27,6 +27,12 @@ ways to compute its convolutions. A planner reads it and writes a plan:
               {"relu1.dy": "lrn1.dy"}; and over what only earlier kernels of the run
               read
 
+Where layers run part by part (``snref export --parts``), the graph's route has a run
+of each part: the third of conv1 is "conv1[3]". "parts" says which layers, and how many
+images each part has. The gradient of a parameter is a partial sum until the last part:
+what adds to it has "updates". "joins.take" and "joins.put" copy parts out of a tensor
+and into it. Files of schema 2, which know no parts, are read, too.
+
 ``snref verify graph.json plan.json`` checks and times it. All of both files is in
 ``GRAPH`` and ``PLAN`` below, in the words of JSON Schema (``snref export --schema``).
 """
@@ -39,6 +45,7 @@ from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 import snref
 from snref.net import Net, route
+from snref.planning.splitting import InParts, Split
 from snref.plans import (
     ITEM_BYTES,
     Algorithm,
@@ -127,8 +134,18 @@ _CHOICE = _object(
         "writes": _NAMES,
         "reads": _NAMES,
         "algorithms": {"type": "array", "items": _ALGORITHM},
-    }
+    },
+    {"updates": {"type": "boolean"}},  # a filter gradient: adds to what is there
 )
+_PARTS = {  # of the batch
+    "type": "array",
+    "items": _object(
+        {
+            "layers": {**_NAMES, "minItems": 1},  # run part by part
+            "images": {"type": "array", "items": _COUNT, "minItems": 1},  # of each part
+        }
+    ),
+}
 _GRAPH_RUN = _object(
     {
         "run": _NAME,
@@ -144,7 +161,7 @@ GRAPH: Schema = {
     "title": "A net, to be planned",
     **_object(
         {
-            "schema": {"enum": ["snref.graph/2"]},
+            "schema": {"enum": ["snref.graph/3", "snref.graph/2"]},
             "snref_version": _NAME,
             "net": _NAME,
             "batch": _COUNT,
@@ -160,7 +177,7 @@ GRAPH: Schema = {
                 }
             ),
         },
-        {"machine": {"type": "object"}},
+        {"machine": {"type": "object"}, "parts": _PARTS},
     ),
 }
 _PLAN_STEP = {
@@ -184,12 +201,13 @@ PLAN: Schema = {
     "title": "A plan for a net; whatever else is in the file is not read",
     "type": "object",
     "properties": {
-        "schema": {"enum": ["snref.plan/2"]},
+        "schema": {"enum": ["snref.plan/3", "snref.plan/2"]},
         "workspaces": {
             "type": "array",
             "items": _object({"name": _NAME, "bytes": _COUNT}),
         },
         "steps": {"type": "array", "items": _PLAN_STEP},
+        "parts": _PARTS,
     },
     "required": ["schema", "steps"],
 }
@@ -199,19 +217,24 @@ PLAN: Schema = {
 
 
 def graph_to_json(
-    net: Net, costs: Costs, machine: Machine | None = None
+    net: Net,
+    costs: Costs,
+    machine: Machine | None = None,
+    split: Split | None = None,
 ) -> dict[str, Any]:
     """A net as a planner needs it, with the machine if the costs are its model.
 
+    split  how some of its layers run in parts of the batch; the costs are of its route
+
     Raises ValueError if two tensors share a name.
     """
-    whole = route(net)
+    whole = split.route if split else route(net)
     tensors = dict.fromkeys(
         tensor for run in whole.runs() for tensor in (*run.reads, *run.writes)
     )
     _by_name(tuple(tensors), "the net")
     return {
-        "schema": "snref.graph/2",
+        "schema": "snref.graph/3",
         "snref_version": snref.__version__,
         "net": net.name,
         "batch": net.batch,
@@ -234,7 +257,13 @@ def graph_to_json(
             "latency": costs.latency,
         },
         **({"machine": machine.constants()} if machine else {}),
+        **({"parts": parts_to_json(split.parts)} if split else {}),
     }
+
+
+def parts_to_json(parts: Sequence[InParts]) -> list[dict[str, Any]]:
+    """Which layers run part by part, and how many images each part has."""
+    return [{"layers": [*p.layers], "images": [*p.images]} for p in parts]
 
 
 def _run_to_json(run: Run, costs: Costs) -> dict[str, Any]:
@@ -268,6 +297,7 @@ def _work_to_json(piece: Work, run: Run, costs: Costs) -> dict[str, Any]:
     return {
         "part": piece.part,
         **flow,
+        **({"updates": True} if piece.updates else {}),
         "algorithms": [
             {
                 "name": way.name,
@@ -320,7 +350,7 @@ def plan_to_json(plan: Plan, route: Plan) -> dict[str, Any]:
                 return {"prefetch": tensor.name}
 
     return {
-        "schema": "snref.plan/2",
+        "schema": "snref.plan/3",
         "workspaces": [
             {"name": name, "bytes": tensor.nbytes} for tensor, name in names.items()
         ],
@@ -489,7 +519,9 @@ def _work_from_json(piece: Any, by_name: Mapping[str, Tensor], where: str) -> Wo
         )
         for way in piece["algorithms"]
     )
-    return Choice(piece["part"], outputs[0], (inputs[0], inputs[1]), ways, ways[0])
+    updates = piece.get("updates", False)
+    read = inputs[0], inputs[1]
+    return Choice(piece["part"], outputs[0], read, ways, ways[0], updates=updates)
 
 
 def _no_kernels(*tensors: Tensor | None) -> NoReturn:
@@ -593,7 +625,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
     Knows what the schemas above use of JSON Schema: type, properties, required,
     additionalProperties, items, minItems, minimum, maximum, minLength, enum, oneOf.
 
-    >>> check({"schema": "snref.plan/2", "steps": [{"fre": "x"}]}, PLAN, "plan.json")
+    >>> check({"schema": "snref.plan/3", "steps": [{"fre": "x"}]}, PLAN, "plan.json")
     Traceback (most recent call last):
     ValueError: plan.json: steps[0]: has 'fre', and none of alloc, free, offload, ...
     """

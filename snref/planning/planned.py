@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import NoneType
 from typing import Unpack, get_args
@@ -14,6 +15,7 @@ from snref.layers.base import Declarations
 from snref.net import ForkMode, Net, route
 from snref.planning.quickest import Overrides, least_time
 from snref.planning.reports import PlannedNet, resident
+from snref.planning.splitting import InParts, Split, check_parts, split, splits
 from snref.plans import (
     Alloc,
     OutOfMemory,
@@ -29,6 +31,7 @@ from snref.policies import POLICIES, NotApplicable, Policy
 from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
+from snref.scheduler.options import Overwrite
 from snref.scheduler.placement import place
 from snref.support.garbage import no_garbage_collection
 from snref.support.imports import blamed, imported
@@ -54,6 +57,7 @@ def plan(
     device: str = "virtual:k40c",
     costs: Costs | None = None,
     effort: float = 1.0,
+    parts: int | None = None,
     **overrides: Unpack[Overrides],
 ) -> PlannedNet:
     """Plan an iteration of training a net, without running it.
@@ -75,6 +79,9 @@ def plan(
     device       whose roofline models the time: "virtual:" and a machine, or a file
     costs        measured seconds, instead of a roofline
     effort       with memory alone: how long to look for a quicker plan
+    parts        of the batch, on each of which the largest layers run by themselves.
+                 None: as few as fit the memory, without a preset and with "joint"; and
+                 none at all if the plan fits without. 1: none, whatever fits
     overrides    options to change in the preset; beside a policy, recompute and
                  transfers are refused
 
@@ -93,32 +100,61 @@ def plan(
     net = prepared(net, preset)
     machine = None if costs else roofline.machine(device)
     with no_garbage_collection():
-        whole = route(net)
-        if machine:
-            costs = roofline.costs(whole, machine)
-        assert costs is not None
         fixed = sum(resident(net).values())
         limit = None if memory is None else parsed(memory)
+        capacity = None if limit is None else max(0, limit - fixed)
         if host_memory is not None:
             overrides["host_capacity"] = parsed(host_memory)
-        try:
-            name, options, made = plan_route(
-                whole,
-                costs,
-                preset,
-                policy,
-                None if limit is None else max(0, limit - fixed),
-                effort,
-                overrides,
+
+        def planned(whole: Plan, in_parts: tuple[InParts, ...] = ()) -> PlannedNet:
+            seconds = roofline.costs(whole, machine) if machine else costs
+            assert seconds is not None
+            found = plan_route(
+                whole, seconds, preset, policy, capacity, effort, overrides
             )
+            name, options, made = found
+            took = time.perf_counter() - start
+            return PlannedNet(
+                *(net, whole, made, options, name, limit, seconds, machine, took),
+                by_policy=policy is not None,
+                parts=in_parts,
+            )
+
+        setting = _setting(preset, overrides)
+        try:
+            if parts == 1:
+                return planned(route(net))
+            if parts is not None:
+                check_parts(parts, net, costs)
+                if isinstance(policy, str) and policy in POLICIES:
+                    raise ValueError(
+                        f"policy {policy!r} does not plan parts: omit them"
+                    )
+                chosen = split(net, parts, setting)
+                return planned(chosen.route, chosen.parts)
+            try:
+                return planned(route(net))
+            except OutOfMemory as error:
+                free = policy is None and preset in (None, JOINT) and costs is None
+                if not free or overrides.keys() - {"overwrite", "algorithms"}:
+                    raise
+                fewest: Split | None = None
+                for fewest in splits(net, setting):
+                    if fewest.least <= error.available:
+                        with suppress(OutOfMemory):
+                            return planned(fewest.route, fewest.parts)
+                if fewest is None:
+                    raise
+                return planned(fewest.route, fewest.parts)  # says what would fit
         except OutOfMemory as error:
             error = error.under(overrides.get("host_capacity"))
             raise error.beside(fixed, limit or 0) from None
-    seconds = time.perf_counter() - start
-    return PlannedNet(
-        *(net, whole, made, options, name, limit, costs, machine, seconds),
-        by_policy=policy is not None,
-    )
+
+
+def _setting(preset: str | None, overrides: Overrides) -> Overwrite:
+    """Return what may be written over under a preset."""
+    usual: Overwrite = PRESETS.get(preset or "", Options()).overwrite
+    return overrides.get("overwrite", "activations" if preset == JOINT else usual)
 
 
 def prepared(net: Net, preset: str | None) -> Net:

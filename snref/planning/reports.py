@@ -19,6 +19,8 @@ data gradients. That is what the papers count. The keys of the JSON:
     peak_with_workspace_bytes   the most in use, rounded up to 256: workspaces, too, and
                                 merged gradients of parameters
     extent_bytes                the highest address: that, and what lies between
+    parts                       the layers that run in parts of the batch, with the
+                                images of each part
     resident                    bytes of what is not planned but always there
     total_bytes                 resident and extent: what the device needs in all
     total_lower_bound_bytes     resident and lower bound
@@ -39,8 +41,9 @@ import snref
 from snref.net import Net
 from snref.planning.bound import bound
 from snref.planning.distance import Distance, distance
-from snref.planning.exchange import plan_to_json
+from snref.planning.exchange import parts_to_json, plan_to_json
 from snref.planning.quickest.gaps import Problem
+from snref.planning.splitting import InParts
 from snref.plans import (
     Algorithm,
     Alloc,
@@ -120,6 +123,7 @@ class PlannedNet:
     machine: Machine | None = field(repr=False)
     planning_seconds: float
     by_policy: bool = False  # made by another planner than the scheduler
+    parts: tuple[InParts, ...] = ()  # the layers that run in parts of the batch
 
     @cached_property
     def steps(self) -> tuple[RouteStep, ...]:
@@ -284,8 +288,13 @@ class PlannedNet:
 
     @cached_property
     def orders(self) -> dict[str, dict[str, str]]:
-        """Layer -> part -> its order of summation: the same orders, the same bits."""
-        return self._choices(lambda algorithm: algorithm.order)
+        """Layer -> part -> its order of summation: the same orders, the same bits.
+
+        All parts of the batch have one order, that of their layer.
+        """
+        whole = {name: layer for each in self.parts for name, layer in each.names()}
+        found = self._choices(lambda algorithm: algorithm.order)
+        return {whole.get(name, name): orders for name, orders in found.items()}
 
     def _choices(self, say: Callable[[Algorithm], str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
@@ -385,7 +394,7 @@ def _report(planned: PlannedNet) -> dict[str, Any]:
     fixed = planned.resident
     timeline = planned.timeline
     return {
-        "schema": "snref.plan/2",
+        "schema": "snref.plan/3",
         "snref_version": snref.__version__,
         "net": net.name,
         "batch": net.batch,
@@ -400,6 +409,7 @@ def _report(planned: PlannedNet) -> dict[str, Any]:
             "branch_order": net.branch_order,
             "image_gradient": net.has_image_gradient,
         },
+        "parts": parts_to_json(planned.parts),
         "unit": "bytes",
         "counts": COUNTS,
         "layers": len(net.nodes),
@@ -474,6 +484,8 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
     )
     if net.declarations == "static" and not options.liveness:
         yield STATIC
+    for each in planned.parts:
+        yield f"parts of the batch: {each}"
     yield ""
     yield f"  {COUNTS:44} {'bytes':>16} {'MiB = 2^20':>12}"
     yield row("baseline: all of them held", planned.baseline_bytes)

@@ -174,6 +174,8 @@ class Choice:
 
     The first algorithm needs no workspace and is the one chosen until
     ``scheduler.algorithms`` knows how many bytes are free.
+
+    updates  whether the output is read, too: a sum that goes on
     """
 
     part: Part
@@ -182,6 +184,7 @@ class Choice:
     algorithms: tuple[Algorithm, ...]
     chosen: Algorithm
     workspace: Tensor | None = None
+    updates: bool = False
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -189,7 +192,7 @@ class Choice:
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
-        return self.inputs
+        return (self.output, *self.inputs) if self.updates else self.inputs
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

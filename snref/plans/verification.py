@@ -236,6 +236,7 @@ def _same_settings(ours: Work, theirs: Work) -> bool:
             isinstance(ours, Choice)
             and isinstance(theirs, Choice)
             and (ours.part, ours.algorithms) == (theirs.part, theirs.algorithms)
+            and ours.updates == theirs.updates
         )
     ours_said, theirs_said = ours.scalars, theirs.scalars
     return (

@@ -113,6 +113,7 @@ def choose(run: Run, left: int, costs: Costs | None, allowed: Algorithms) -> Run
                 piece.algorithms,
                 algorithm,
                 scratch if algorithm.workspace else None,
+                piece.updates,
             )
         work.append(piece)
     return run.with_work(tuple(work))

@@ -98,12 +98,15 @@ def _last_readers(runs: tuple[Run, ...]) -> dict[Tensor, Run]:
     """Return the last run that reads each activation or gradient.
 
     A forward run may be computed again until the backward of its layer, so that is
-    when it counts as reading.
+    when it counts as reading; or until the end if it has none, as a copy of a part of
+    the batch has not.
     """
     backward = {run.layer: i for i, run in enumerate(runs) if run.phase == "backward"}
     last: dict[Tensor, int] = {}
     for i, run in enumerate(runs):
-        place = backward.get(run.layer, i) if run.phase == "forward" else i
+        place = i
+        if run.phase == "forward":
+            place = backward.get(run.layer, len(runs) - 1)
         for tensor in run.reads:
             if tensor.is_data:
                 last[tensor] = max(place, last.get(tensor, 0))

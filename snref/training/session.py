@@ -23,7 +23,8 @@ from snref.layers.fork import Fork
 from snref.net import Net, inference, route
 from snref.planning.quickest import least_time
 from snref.planning.reports import PlannedNet
-from snref.plans import OutOfMemory, Plan, Tensor, extent, host_peak
+from snref.planning.splitting import like
+from snref.plans import OutOfMemory, Plan, Tensor, extent, host_peak, lower_bound
 from snref.scheduler import Options, schedule
 from snref.scheduler.options import PER_TENSOR
 from snref.timing.roofline import costs, machine
@@ -115,11 +116,12 @@ class Session:
         training = {net.batch: (net, planned.plan)}
         for size in _batch_sizes(len(data.images), net.batch) - {net.batch}:
             smaller = net.with_batch(size)
-            training[size] = smaller, _fitted(route(smaller), within)
+            training[size] = smaller, _fitted(like(smaller, planned.parts), within)
         for trained, _ in training.values():
             _check_batch_norms(trained)
         evaluation = {}
-        for size in _batch_sizes(len(data.test_images), net.batch):
+        self._seen_at_once = _seen_at_once(net, slab)
+        for size in _batch_sizes(len(data.test_images), self._seen_at_once):
             seen = training[size][0] if size in training else net.with_batch(size)
             evaluation[size] = seen, schedule(inference(seen), _cached(within))
         plans = [plan for _, plan in (*training.values(), *evaluation.values())]
@@ -248,7 +250,7 @@ class Session:
     def accuracy(self) -> float | None:
         """Return the share of held-out images whose most probable class is right."""
         count, right = len(self.data.test_images), 0
-        size = self.planned.net.batch
+        size = self._seen_at_once
         for i in range(0, count, size):
             images = self.data.test_images[i : i + size]
             labels = self.data.test_labels[i : i + size]
@@ -414,6 +416,18 @@ def _fitted(whole: Plan, within: Options) -> Plan:
         algorithms=within.algorithms,
     )
     return plan
+
+
+def _seen_at_once(net: Net, slab: int) -> int:
+    """Return how many images can be evaluated at once, of a batch at most.
+
+    Evaluated alone, an image has the same probabilities as in a batch. So fewer are
+    evaluated at once where only parts of a batch fit.
+    """
+    images = net.batch
+    while images > 1 and lower_bound(inference(net.with_batch(images))) > slab:
+        images = -(-images // 2)
+    return images
 
 
 def _cached(options: Options) -> Options:

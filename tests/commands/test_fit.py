@@ -46,8 +46,8 @@ def test_the_largest_batch_fits_and_the_next_does_not(command):
     batch = report["largest"]
     assert batch > 8 and report["at_largest"]["total_bytes"] <= 2 * 10**9
     assert snref.plan(find("alexnet", batch), memory=2 * 10**9)
-    with pytest.raises(OutOfMemory):
-        snref.plan(find("alexnet", batch + 1), memory=2 * 10**9)
+    # The next fits in parts of the batch only.
+    assert snref.plan(find("alexnet", batch + 1), memory=2 * 10**9).parts
 
 
 @pytest.mark.parametrize(

@@ -158,3 +158,22 @@ def test_dropout_reads_its_input_and_repeats_itself(rng: np.random.Generator) ->
 def test_four_quarters_are_all_of_a_tensor_of_any_size(size: int) -> None:
     (y,) = forward(np.ones(size, np.float32))  # fails if it writes beside the tensor
     assert set(y) <= {0, 2}
+
+
+@pytest.mark.parametrize("size", (1, 7, 4000))
+def test_parts_of_a_batch_are_dropped_as_the_whole_is(
+    size: int, rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal(size * 5, np.float32)
+    for whole, part in (
+        (dropout.forward, dropout.forward_part),
+        (dropout.backward, dropout.backward_part),
+    ):
+        (y,) = launch(whole, *LAUNCH, [x.shape], [x], [*DRAW, 0.5])
+        for first, last in (0, 2), (2, 3), (3, 5):
+            mine = slice(first * size, last * size)
+            given = [x[mine]], [*DRAW, 0.5, first * size, x.size]
+            (found,) = launch(part, *LAUNCH, [x[mine].shape], *given)
+            assert_same_bits(found, y[mine].copy())
+        over = launch_over(part, *LAUNCH, 0, [x[mine].copy()], given[1])
+        assert_same_bits(over, y[mine].copy())

@@ -80,6 +80,17 @@ def test_concat_leaves_the_other_columns_alone(rng: np.random.Generator) -> None
     assert_same_bits(y, before)
 
 
+def test_take_and_put_move_images(rng: np.random.Generator) -> None:
+    y, before = normal(rng, 5000), normal(rng, 5000)
+    part = launch(joins.take, *LAUNCH, [1500], [y], [2000])[0]
+    assert_same_bits(part, y[2000:3500].copy())
+    after = before.copy()
+    simt.compile(joins.put)[LAUNCH](after, part, 2000)
+    assert_same_bits(after[2000:3500].copy(), part)
+    after[2000:3500] = before[2000:3500]
+    assert_same_bits(after, before)
+
+
 def test_a_sum_may_lie_on_its_first_term(rng: np.random.Generator) -> None:
     a, b = normal(rng, 1000), normal(rng, 1000)
     assert_same_bits(launch_over(joins.add, *LAUNCH, 0, [a, b]), a + b)

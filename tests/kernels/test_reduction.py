@@ -10,15 +10,46 @@ import numpy as np
 import pytest
 
 from snref.kernels import batchnorm, bias, linear, pool, softmax
+from snref.layers import Conv, Linear
+from snref.layers.base import Node, Part
+from snref.layers.bias import bias_gradient as launches_of_bias
+from snref.layers.conv_algorithms import algorithms
 from snref.layers.slices import images_of_slice
+from snref.plans import Launch, Tensor
 
-from .reference import Array, assert_same_bits, launch
+from .reference import Array, assert_same_bits, execute, launch
 from .test_conv import CASES, Case, computation
+from .test_linear import node_of
 
 EPS = float(np.finfo(np.float32).eps)
 BLOCKED = 5e-6  # the error that sums with compensated blocks stay below
 TILED = 2e-5  # and filter gradients
 CHANNELS = (2,), (batchnorm.PIXELS, batchnorm.IMAGES)
+
+
+def parts_of(node: Node, images: int) -> tuple[Node, Node]:
+    """The node of a layer on the first images of its batch, and on the others."""
+
+    def on(part: Part) -> Node:
+        def cut(tensor: Tensor) -> Tensor:
+            return Tensor(tensor.name, (part.images, *tensor.shape[1:]), tensor.kind)
+
+        return replace(
+            node,
+            xs=(cut(node.x),),
+            ys=(cut(node.y),),
+            dys=(cut(node.dy),),
+            part=part,
+        )
+
+    batch = node.x.shape[0]
+    return on(Part(0, 0, images, batch)), on(Part(1, images, batch - images, batch))
+
+
+def filter_of(node: Node) -> list[Launch]:
+    """The launch of a fully connected layer's filter gradient."""
+    work = node.layer.backward(node)
+    return [w for w in work if isinstance(w, Launch) and "filter" in str(w.kernel)]
 
 
 def constant(*shape: int, value: float = 0.1) -> Array:
@@ -37,17 +68,18 @@ def global_average(x: Array) -> Array:
 def bias_gradient(dy: Array) -> Array:
     images = images_of_slice(dy.shape[2])
     at = (2,), (bias.BLOCK,)
-    return launch(bias.backward, *at, [dy.shape[1]], [dy], [images])[0]
+    return launch(bias.backward, *at, [dy.shape[1]], [dy], [images, 0])[0]
 
 
 def bias_gradient_of_rows(dy: Array) -> Array:
     at = (1,), (bias.BLOCK,)
-    return launch(bias.backward_rows, *at, [dy.shape[1]], [dy], [images_of_slice(1)])[0]
+    scalars = [images_of_slice(1), 0]
+    return launch(bias.backward_rows, *at, [dy.shape[1]], [dy], scalars)[0]
 
 
 def linear_gradient(x: Array, dy: Array) -> Array:
     shape = dy.shape[1], x.shape[1]
-    return launch(linear.filter_64x64, (2, 2), (16, 16), [shape], [x, dy])[0]
+    return launch(linear.filter_64x64, (2, 2), (16, 16), [shape], [x, dy], [0])[0]
 
 
 TENTH = float(np.float32(0.1))
@@ -132,6 +164,31 @@ def test_a_filter_gradient_goes_on_from_the_images_before(
         in_slices(total, parts)
 
 
+@pytest.mark.parametrize("name", ["3x3, slices", "3x3, slices, groups", "1x1, many"])
+def test_every_way_to_a_filter_gradient_adds_to_what_is_there(
+    name: str, rng: np.random.Generator
+) -> None:
+    images = images_of_slice(CASES[name].y[2] * CASES[name].y[3])
+    whole, part = (of_batch(CASES[name], n * images + 1) for n in (4, 2))
+    x, dy = whole.inputs("filter", rng)
+    here = slice(2 * images, None)
+    before = of_batch(whole, 2 * images)
+    stored = computation(before.menu("filter")[0], before.w)(
+        *(v[: 2 * images] for v in (x, dy))
+    )[0]
+    expected = computation(whole.menu("filter")[0], whole.w)(x, dy)[0]
+    window = whole.window
+    ways = algorithms("filter", *part.shapes("filter"), window, resumes=True)
+    assert [way.name for way in ways] == [way.name for way in whole.menu("filter")]
+    for way in ways:
+        tensors = [Tensor("dw", whole.w), Tensor("x", part.x), Tensor("dy", part.y)]
+        size = (way.workspace // 4,)
+        launches = way.launches(*tensors, Tensor("s", size) if size[0] else None)
+        given = dict(zip(tensors, (stored, x[here], dy[here]), strict=True))
+        assert_same_bits(execute(launches, given, tensors[:1])[0], expected)
+        assert any(a.updates and tensors[0] in a.outputs for a in launches)
+
+
 def of_batch(case: Case, images: int) -> Case:
     return replace(case, x=(images, *case.x[1:]))
 
@@ -148,6 +205,32 @@ def test_other_gradients_go_on_from_the_images_before(rng: np.random.Generator) 
     parts = [bias_gradient_of_rows(dy[s]) for s in cut]
     in_slices(bias_gradient_of_rows(dy), parts)
     in_slices(linear_gradient(x, dy), [linear_gradient(x[s], dy[s]) for s in cut])
+
+
+def test_biases_and_linear_layers_add_to_what_is_there(
+    rng: np.random.Generator,
+) -> None:
+    """As their layers launch them, for the second part of a batch."""
+    for layer, shape, images in (
+        (Conv(3, 3, padding=1), (20, 2, 13, 13), 8),
+        (Linear(5), (70, 19), 32),
+    ):
+        whole = node_of(layer, shape)
+        x, dy = (rng.standard_normal(t.shape, np.float32) for t in (whole.x, whole.dy))
+        db = whole.parameter_gradients["b"]
+        first, second = parts_of(whole, images)
+        expected = execute(launches_of_bias(whole), {whole.dy: dy}, [db])
+        stored = execute(launches_of_bias(first), {first.dy: dy[:images]}, [db])
+        given = {db: stored[0], second.dy: dy[images:]}
+        assert_same_bits(execute(launches_of_bias(second), given, [db])[0], expected[0])
+        if isinstance(layer, Linear):
+            dw = whole.parameter_gradients["w"]
+            ((total,), (before,)) = (
+                execute(filter_of(node), {node.x: x[: len(part)], node.dy: part}, [dw])
+                for node, part in ((whole, dy), (first, dy[:images]))
+            )
+            given = {dw: before, second.x: x[images:], second.dy: dy[images:]}
+            assert_same_bits(execute(filter_of(second), given, [dw])[0], total)
 
 
 def test_our_errors_are_within_a_small_multiple_of_those_of_pytorch(

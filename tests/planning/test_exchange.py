@@ -178,7 +178,7 @@ def changed(document, path, value):
         (
             ["schema"],
             "snref.graph/9",
-            "schema: 'snref.graph/9', must be 'snref.graph/2'",
+            "schema: 'snref.graph/9', must be 'snref.graph/3' or 'snref.graph/2'",
         ),
         (["route"], None, "has no 'route'"),
         (["route"], {}, "route: must be a list"),
@@ -202,7 +202,7 @@ def changed(document, path, value):
         (
             ["schema"],
             "snref.graph/1",
-            r"schema: 'snref.graph/1', must be 'snref.graph/2'",
+            r"schema: 'snref.graph/1', must be 'snref.graph/3' or 'snref.graph/2'",
         ),
         (["link", "to_host"], 0, r"link\.to_host: must be at least 0.001"),
         (

@@ -6,6 +6,7 @@ from dataclasses import replace
 from snref.layers.base import Declarations
 from snref.net import route as route_of
 from snref.nets import random_net
+from snref.parts import cut, groups, route_in_parts
 from snref.plans import Algorithm, Choice, Plan, Step, lower_bound, memory
 from snref.scheduler import PRESETS, Options, schedule
 from snref.scheduler.options import Overwrite
@@ -74,6 +75,15 @@ OVER_ACTIVATIONS: dict[str, Callable[[Plan, Costs], Plan]] = {
     },
     "cache, least": lambda route, costs: cached(route, 0.0, costs, "activations"),
 }
+
+
+def a_route_in_parts(
+    seed: int, declarations: Declarations, count: int
+) -> tuple[Plan, Costs]:
+    """The route of a random net of which all layers that can run in so many parts."""
+    net = random_net(seed).with_batch(64).with_options(declarations=declarations)
+    split = [(group, cut(net, group, count)) for group in groups(net, count)]
+    return with_workspaces(route_in_parts(net, split))
 
 
 def a_route(seed: int, declarations: Declarations) -> tuple[Plan, Costs]:

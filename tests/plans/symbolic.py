@@ -149,7 +149,9 @@ def launch(
             raise Wrong(f"{key} has no {chosen.name}")
         if chosen.workspace and (not workspace or workspace.nbytes < chosen.workspace):
             raise Wrong(f"{key} lacks a workspace")
-        what = key, work.part, chosen.order
+        if work.updates:
+            read = tensors
+        what = key, work.part, chosen.order, work.updates
         if workspace:
             spans.append(memory.span(workspace))
     inputs = tuple(memory.read(tensor) for tensor in read)

@@ -14,7 +14,7 @@ from snref.plans.verification import verify
 from . import symbolic
 from .changes import CHANGES
 from .faults import MUTATIONS, NEED_ROUTE
-from .scheduled import OVER_ACTIVATIONS, WAYS, a_route
+from .scheduled import OVER_ACTIVATIONS, WAYS, a_route, a_route_in_parts
 
 
 def accept_plans_of(seeds: Iterable[int]) -> None:
@@ -120,6 +120,57 @@ def kill_overwritten(seed: int, way: str, declarations: Declarations = "reuse") 
     for survivor in survivors(route, plan, counts):
         raise AssertionError(f"random:{seed}, {way}: {survivor}")
     return counts.total()
+
+
+# Plans of which layers run in parts of the batch
+
+PARTED = {"original": WAYS, "lean": WAYS, "reuse": OVER_ACTIVATIONS}
+
+
+def accept_parts(seeds: Iterable[int], count: int) -> None:
+    for seed in seeds:
+        for declarations, ways in PARTED.items():
+            route, costs = a_route_in_parts(seed, declarations, count)
+            names = [*ways]
+            for name in names[seed % 2 :: 2]:
+                where = f"random:{seed}, {declarations}, {name}, {count} parts"
+                plan = ways[name](route, costs)
+                verify(plan, route)
+                assert symbolic.objection(plan, route) is None, where
+
+
+def test_both_judges_accept_plans_of_layers_in_parts() -> None:
+    accept_parts([1], 2)
+
+
+@pytest.mark.slow
+def test_both_judges_accept_plans_of_layers_in_parts_of_many_nets() -> None:
+    accept_parts((2, 3, 5, 8, 9, 12), 2)
+    accept_parts((0, 1), 4)
+
+
+def kill_parts(seed: int, declarations: Declarations, way: str) -> int:
+    """Check that verify objects to every mutant of a plan of layers in parts."""
+    route, costs = a_route_in_parts(seed, declarations, 2)
+    assert any("[2]" in run.layer for run in route.runs())
+    counts: Counter[str] = Counter()
+    for survivor in survivors(route, PARTED[declarations][way](route, costs), counts):
+        raise AssertionError(f"random:{seed}, {declarations}, {way}: {survivor}")
+    return counts.total()
+
+
+def test_no_mutant_of_a_plan_of_layers_in_parts_survives() -> None:
+    assert kill_parts(1, "reuse", "memory-centric") > 200
+
+
+@pytest.mark.slow
+def test_no_mutant_of_plans_of_layers_in_parts_survives() -> None:
+    kinds = [(d, way) for d, ways in PARTED.items() for way in [*ways][::3]]
+    counts = [
+        kill_parts(seed, *kinds[seed % len(kinds)])
+        for seed in (0, 1, 2, 3, 5, 8, 9, 12)
+    ]
+    assert sum(counts) > 5_000
 
 
 # Random changes, which may leave a plan valid: two judges

@@ -258,9 +258,8 @@ def test_both_papers_in_one_plan_need_the_least_memory_unless_told_otherwise() -
     assert least.peak_bytes == 464_640_000 and least.net.declarations == "reuse"
     larger = plan(net, preset="joint", memory=least.total_bytes + 300 * MIB)
     assert larger.timeline.seconds < least.timeline.seconds
-    with pytest.raises(OutOfMemory) as caught:
-        plan(net, preset="joint", memory=least.total_bytes - 1)
-    assert caught.value.least == least.total_bytes
+    below = plan(net, preset="joint", memory=least.total_bytes - 1, effort=0.1)
+    assert below.parts  # no plan of whole layers fits
     at_most = fitted(net, least.total_bytes, preset="joint")
     assert at_most.total_bytes == least.total_bytes
 

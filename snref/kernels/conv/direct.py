@@ -83,10 +83,13 @@ def data(dx, dy, w, stride_h, stride_w, pad_top, pad_left, groups):
 
 
 @cuda.jit
-def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images, block):
+def filter(
+    dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images, block, resume
+):
     """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
     with strides sh and sw; slices of `images` images, blocks of `block` pixels.
+    resume = 1: add to what dw holds, the sum of the slices before.
     """
     K, C, R, S = dw.shape
     N, H, W = x.shape[0], x.shape[2], x.shape[3]
@@ -95,7 +98,7 @@ def filter(dw, x, dy, stride_h, stride_w, pad_top, pad_left, groups, images, blo
         first = k // (K // groups) * C
         for crs in range(cuda.grid(1), C * R * S, cuda.gridsize(1)):
             c, r, s = unravel(crs, R, S)
-            total = float32(0)
+            total = dw[k, c, r, s] if resume else float32(0)
             for n0 in range(0, N, images):
                 own = float32(0)
                 for n in range(n0, min(n0 + images, N)):

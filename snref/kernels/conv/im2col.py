@@ -234,10 +234,11 @@ def data(dx, w, matrix, H, W, R, S, stride_h, stride_w, pad_top, pad_left, group
 
 
 @cuda.jit
-def filter(dw, matrix, dy, groups, images, block):
+def filter(dw, matrix, dy, groups, images, block, resume):
     """dw[k,d] = sum_npq dy[n,k,p,q] X[d,(n,p,q)]
 
-    Slices of `images` images, blocks of `block` pixels.
+    Slices of `images` images, blocks of `block` pixels. resume = 1: add to what dw
+    holds, the sum of the slices before.
     Blocks: x along d = (c, r, s), y along the filters of a group, z along the groups.
     """
     x_tile = cuda.shared.array((DEPTH, WIDE), float32)
@@ -280,6 +281,7 @@ def filter(dw, matrix, dy, groups, images, block):
             for j in range(EACH):
                 d = d0 + tx + SIDE * j
                 inside = k < K and d < CRS
-                before = dw[group * K + k, d] if inside and n0 > 0 else float32(0)
+                more = inside and n0 + resume > 0
+                before = dw[group * K + k, d] if more else float32(0)
                 if inside:
                     dw[group * K + k, d] = before + total[i, j]

@@ -261,13 +261,14 @@ def _filter(weights, filters, strided=False):
         images,
         block,
         apart,
+        resume,
     ):
         """dw[k,c,r,s] = sum_npq dy[n,k,p,q] x[n,c,p*sh+r-pad_top,q*sw+s-pad_left]
 
         Slices of `images` images, blocks of `block` pixels, whole rows. apart = 1:
         write the slices' sums one after the other, for `sum_slices`, and do not add
         them; then another slice is another thread block, which small dw need to fill
-        a GPU.
+        a GPU. resume = 1: add to what dw holds, the sum of the slices before.
         All arrays are flat.
         Blocks: x along (c, r, s), y along a group's filters, z along slice and group.
         """
@@ -343,7 +344,7 @@ def _filter(weights, filters, strided=False):
                             cuda.syncthreads()
                     add(total, part)
             first = (slice_ * apart * groups + group) * K * CRS
-            more = apart == 0 and slice_ > 0
+            more = apart == 0 and slice_ + resume > 0
             for i in range(i_count):
                 k = k0 + ty + SIDE * i
                 for j in range(j_count):
@@ -358,10 +359,13 @@ def _filter(weights, filters, strided=False):
 
 
 @cuda.jit
-def sum_slices(dw, parts, slices):
-    """dw[i] = sum_s parts[s,i], s ascending; a thread an element. Arrays are flat."""
+def sum_slices(dw, parts, slices, resume):
+    """dw[i] = sum_s parts[s,i], s ascending; a thread an element. Arrays are flat.
+
+    resume = 1: add to what dw holds, the sum of the slices before.
+    """
     for i in range(cuda.grid(1), dw.size, cuda.gridsize(1)):
-        total = float32(0)
+        total = dw[i] if resume else float32(0)
         for s in range(slices):
             total += parts[s * dw.size + i]
         dw[i] = total
