@@ -393,7 +393,7 @@ except snref.OutOfMemory as error:
 #
 # **Left out**: pinned memory (the host's pages must be locked for fast copies); several
 # GPUs that share one link; the links of newer machines, which are faster, while their
-# computing is faster by more.
+# computing is faster by more (tutorial 9 computes it for two GPUs).
 #
 # ## Questions
 #
