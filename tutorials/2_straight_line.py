@@ -243,8 +243,8 @@ print("largest during:", route[peak].name, " tensors:", curve[peak] // one)
 assert route[peak].name == "loss" and curve[peak] // one == 13
 
 # %% [markdown]
-# In the middle: when the forward pass ends, z and a of all six layers are there, since
-# backward will read them, and the first gradient.
+# In the middle: when the loss is computed, z and a of all six layers are there, and the first
+# gradient. Backward will read all of them but a6, which only the loss reads.
 #
 # ## Compute it again
 #
@@ -412,7 +412,7 @@ for i in (0, 1, first_free):
 #
 # In PyTorch, `torch.utils.checkpoint` computes a piece of a network again in backward:
 # the user says which piece. XLA rematerialises: its compiler picks values to compute again
-# when the program needs more memory than there is. Both see the same straight line.
+# when the program needs more memory than there is.
 #
 # **Left out** here: addresses (each tensor has an array of its own, so there are no holes
 # between them), copies to the host, forks and joins, the update as steps of the plan, and

@@ -159,8 +159,8 @@ assert round(lower_bound(joint_route) / MiB, 3) == 443.115
 
 # %% [markdown]
 # Two of them: a layer reads one and writes the other. pool1 writes its gradient over lrn1.y,
-# which is its x. For lrn1 that is the gradient that comes in, and its own goes over it. The paper's cost-aware plan has its
-# peak at 886.2 MiB, so this is one half.
+# which is its x. For lrn1 that is the gradient that comes in, and its own goes over it. The
+# paper's cost-aware plan has its peak at 886.2 MiB, so this is one half.
 #
 # **Predict**: is the floor "two of the largest outputs" for other networks, too, with forks
 # and joins?
@@ -208,8 +208,9 @@ assert 237 < sum(sizes) / MiB < 239 and max(sizes) == 4 * 9216 * 4096
 # ## The joint plan
 #
 # The preset "reuse" is the second paper alone: a fixed region for each activation, and nothing
-# is freed, copied or computed again. The preset "joint" combines both papers: renaming, immediate updates, and for each tensor the choice
-# whether it is kept, copied to the host or computed again.
+# is freed, copied or computed again. The preset "joint" combines both papers: renaming,
+# immediate updates, and for each tensor the choice whether it is kept, copied to the host or
+# computed again.
 
 # %%
 shown = [
@@ -240,8 +241,8 @@ assert reuse.peak_bytes < baseline.peak_bytes / 2
 assert reuse.extra_forwards == reuse.offload_bytes == 0
 
 # %% [markdown]
-# The joint plan stands at its floor, gradients of parameters included. In all, with parameters and all else that a device must
-# hold:
+# The joint plan stands at its floor, gradients of parameters included. In all, with parameters
+# and all else that a device must hold:
 
 # %%
 fair = net.with_options(image_gradient=False)

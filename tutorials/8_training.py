@@ -201,7 +201,7 @@ for name, arguments in changed.items():
 # ## The papers' numbers
 #
 # A paper prints numbers. Some follow from shapes: they must come out to the last digit. Some
-# say that one thing is larger than another. Some are times of a machine from 2018. In the
+# say that one thing is larger than another. Some are times on the authors' machine. In the
 # folder `figures` of a clone each number of the papers stands once, and says of what kind it
 # is:
 #
