@@ -180,11 +180,15 @@ def caption(rows: Sequence[dict[str, Any]]) -> str:
     cheap = _of_types(_shares(rows, "bytes"), "POOL+ACT+BN+LRN")
     short = _of_types(_shares(rows, "modelled_seconds"), "POOL+ACT+BN+LRN")
     return (
-        "Pooling, ReLU, batch norm and LRN hold "
-        f"{min(cheap.values()):.0f} to {max(cheap.values()):.0f} % of the data tensors "
-        f"and take {min(short.values()):.0f} to {max(short.values()):.0f} % of the "
-        "modelled seconds: so they are computed again, and not copied."
+        f"Pooling, ReLU, batch norm and LRN hold {_span(cheap)} % of the data tensors "
+        f"and take {_span(short)} % of the modelled seconds: so they are computed again, and not copied."
     )
+
+
+def _span(shares: dict[str, float]) -> str:
+    """Say from where to where percentages are."""
+    ends = (f"{end:.0f}" for end in (min(shares.values()), max(shares.values())))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _of_types(shares: dict[str, dict[str, float]], types: str) -> dict[str, float]:

@@ -13,6 +13,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "cache_speed",
         "workspaces",
         "capacity",
+        "wider",
         "demand",
         "throughput",
     ),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from snref.nets import find
 from snref.papers import Claim, numbers
@@ -22,7 +23,7 @@ NET, BATCH = "alexnet", 200
 MIB = 2**20
 SHOWN = {  # preset: what it adds
     "baseline": "everything held",
-    "liveness": "liveness",
+    "liveness": "each freed after its last use",
     "offload": "+ unified tensor pool",
     "superneurons": "+ recomputation",
     "joint": "+ gradients over activations",
@@ -87,6 +88,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
             ha="left" if at < 0.9 * len(rows) else "center",
             color=colour(preset),
             fontweight="bold",
+            path_effects=[withStroke(linewidth=2, foreground="white")],
         )
         below.step(steps, [row[f"{preset}_tensors"] for row in points], **style)
     middle = sum(row["phase"] == "forward" for row in rows) + 0.5

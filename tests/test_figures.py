@@ -18,6 +18,7 @@ from figures import (
     pool,
     quickest,
     throughput,
+    wider,
 )
 from figures.__main__ import main, read
 from figures.claims import Claim
@@ -28,6 +29,7 @@ from snref.plans import Alloc, OutOfMemory
 
 HERE = Path(figures.__file__).parent
 NAME = "memory"
+GIVEN = {"preset": "superneurons"}, {"policy": "chen"}
 
 
 def test_a_figure_is_drawn_from_its_data_and_compared_with_the_paper(tmp_path, capsys):
@@ -75,7 +77,7 @@ def test_a_figure_of_another_net_is_measured_and_drawn(tmp_path, capsys):
     assert len(rows) == snref.plan(lenet(2)).to_json()["route_steps"]
     assert (tmp_path / "pictures" / f"{NAME}_lenet_b2.png").is_file()
     assert main(["training", *arguments[1:]]) == 2
-    assert "--net is for breakdown, budget, memory" in capsys.readouterr().err
+    assert "--net is for breakdown, budget, memory, wider" in capsys.readouterr().err
 
 
 def test_what_is_only_recalled_is_listed_and_never_a_reason_to_fail(capsys):
@@ -380,6 +382,18 @@ def test_images_a_second_are_of_the_plan_that_fits(monkeypatch):
     speed = round(fit.images_per_second, 2)
     assert found["cache", "lenet", "titanxp", 64] == speed
     assert "none fits" in throughput.text([r for r in rows if r["batch"] == 64])
+
+
+def test_the_largest_batch_of_another_net_is_the_last_that_fits(monkeypatch):
+    monkeypatch.setattr(wider, "PLANNERS", ("superneurons", "chen"))
+    monkeypatch.setattr(wider, "GIBS", (1,))
+    rows = wider.measure_net("alexnet", None)
+    assert [*wider._search("alexnet", rows)] == []
+    for row, given in zip(rows, GIVEN, strict=True):
+        assert fitted(alexnet(row["batch"]), 1 << 30, **given).total_bytes <= 1 << 30
+        with pytest.raises(OutOfMemory):
+            fitted(alexnet(row["batch"] + 1), 1 << 30, **given)
+    assert f"{rows[1]['batch']} by chen" in wider.caption(rows)
 
 
 def test_the_pool_plays_the_allocations_of_a_plan(monkeypatch):
