@@ -181,7 +181,8 @@ def caption(rows: Sequence[dict[str, Any]]) -> str:
     short = _of_types(_shares(rows, "modelled_seconds"), "POOL+ACT+BN+LRN")
     return (
         f"Pooling, ReLU, batch norm and LRN hold {_span(cheap)} % of the data tensors "
-        f"and take {_span(short)} % of the modelled seconds: so they are computed again, and not copied."
+        f"and take {_span(short)} % of the modelled seconds: so they are computed "
+        "again, and not copied."
     )
 
 
