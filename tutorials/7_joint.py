@@ -34,8 +34,8 @@ MiB = 2**20
 # %% [markdown]
 # ## The floor
 #
-# All plans so far had to hold the working set of each run. The largest one is a floor: below
-# it there is no plan, whatever we copy or compute again.
+# All plans so far had to hold the working set of each run. The largest one is a floor: as long
+# as each layer runs as a whole, there is no plan below it, whatever we copy or compute again.
 #
 # **Predict**: in AlexNet, which run has the largest working set, and how many large tensors
 # are in it?
@@ -266,7 +266,7 @@ assert 0 < slower < 0.08
 # ## Memory against time
 #
 # With an amount of memory, `snref.plan` looks for the quickest plan that fits. We do it with
-# and without the second paper's method.
+# and without the second paper's method; `parts=1` says that each layer runs as a whole.
 #
 # **Predict**: which one is faster where memory is short? Which one where there is plenty?
 
@@ -277,7 +277,7 @@ for preset in None, "joint":
     times[preset] = []
     for budget in budgets:
         try:
-            p = snref.plan(fair, preset=preset, memory=f"{budget}GiB")
+            p = snref.plan(fair, preset=preset, memory=f"{budget}GiB", parts=1)
             times[preset].append(1000 * p.timeline.seconds)
         except snref.OutOfMemory as error:
             print(f"{preset or 'without'}, {budget} GiB: {error}")
@@ -302,6 +302,26 @@ assert ratios[0] < 0.98 and all(abs(ratio - 1) < 0.005 for ratio in ratios[1:])
 # Below 1.46 GiB only the joint plans exist. At 1.6 GiB they are quicker. With more
 # memory the two are equal within half a percent: there is little left to be saved.
 #
+# ## Below the floor
+#
+# A ReLU of image 7 needs nothing of image 8. So a layer can run on one part of the batch after
+# the other, and then no large tensor is ever there as a whole. (That is neither paper's.) snref
+# does so where the memory is below the floor.
+#
+# **Predict**: the floor of AlexNet is 443.1 MiB, and 1,037 MiB in all. With 1,000 MiB, which layers
+# will run in parts: all, the first, or the last ones?
+
+# %%
+below = snref.plan(net, preset="joint", memory="1000MiB")
+print(*below.parts, sep="\n")
+print(f"peak {below.peak_bytes / MiB:.1f} MiB")
+assert below.parts[0].layers[0] == "conv1" and below.peak_bytes < joint.peak_bytes
+
+# %% [markdown]
+# The first ones, whose outputs are largest. The bits stay the same: a sum over the batch goes on
+# from part to part in its fixed order. Batch normalisation needs the whole batch at once, so
+# ResNets do not gain.
+#
 # ## How good is a plan?
 #
 # `snref plan alexnet --batch 200 --memory 1.6GiB --bound` prints a *certified lower bound*: no
@@ -314,8 +334,7 @@ assert ratios[0] < 0.98 and all(abs(ratio - 1) < 0.005 for ratio in ratios[1:])
 # can update in backward, by hooks: the same idea as the immediate update. XLA assigns buffers
 # by liveness and lets outputs lie on inputs where it can prove that it is safe.
 #
-# **Left out**: momentum and other states of the optimiser, which stay; layers that can be cut
-# into pieces, so that not even two large tensors are needed at once.
+# **Left out**: momentum and other states of the optimiser, which stay.
 #
 # ## Questions
 #

@@ -171,10 +171,14 @@ try:
     raise AssertionError("it trained in less than the least")
 except snref.OutOfMemory as error:
     assert error.least == least
+print("layers that run on one part of the batch after the other:", *tight.planned.parts)
 print(f"{least - 1:,} bytes: does not fit")
 assert tight.losses == baseline.losses[: len(tight.losses)]
 
 # %% [markdown]
+# Two of three bytes are gone, and the losses are still the same. For so little memory, layers run
+# on one part of the batch after the other (tutorial 7).
+#
 # ## What does change the bits
 #
 # **Predict**: which of these give other weights: another seed; another learning rate;
@@ -274,8 +278,8 @@ if figure:
 # 2. Then convolutions may sum in another order, depending on the free bytes. Plans with
 #    other orders may train to other bits.
 # 3. The least is that of snref's own planner, under its options. If the verifier accepts
-#    your plan, you are right. (For this network: the working set of lrn1's backward is
-#    the floor, so no plan under these options can be smaller. The next cell shows it.)
+#    your plan, you are right. (Here the least is the floor of the route with these parts: its
+#    largest working set. The next cell shows it. With other parts, the floor is another.)
 
 # %%
 p = tight.planned
