@@ -17,6 +17,7 @@ from figures import (
     planning_time,
     pool,
     quickest,
+    reuse,
     throughput,
     wider,
 )
@@ -99,6 +100,7 @@ def test_what_is_only_recalled_is_listed_and_never_a_reason_to_fail(capsys):
         "demand",
         "motivation",
         "recomputation",
+        "reuse",
         "transfers",
         "workspaces",
     ],
@@ -293,6 +295,16 @@ def test_the_largest_nets_are_searched_once_and_a_missing_search_is_marked(monke
     assert len(last) == 1 and last[0]["host"] == "128 GB"
     claims = capacity.compare([*rows, *last])
     assert [claim.fails for claim in claims] == [True, False]  # too little memory
+
+
+def test_the_figure_of_reuse_counts_each_of_caffe_s_blobs_twice():
+    """MiB of an image's blobs, and of the parameters, derived by hand from shapes."""
+    by_hand = {"vgg16": (57.55, 527.8), "vgg19": (62.53, 548.0)}
+    for net, expected in by_hand.items():
+        one, two = (reuse._caffe(net, batch, "momentum") / 2**20 for batch in (1, 2))
+        image = (3 * reuse.NETS[net] ** 2 + 1) * 4 / 2**20  # and its label
+        blobs, parameters = (two - one - image) / 2, (2 * one - two) / 3
+        assert (blobs, parameters) == pytest.approx(expected, rel=2e-4)
 
 
 def largest_batch(planner):
