@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import snref
+import snref.planning
 from snref.__main__ import _parser, main
 from snref.nets import find
 
