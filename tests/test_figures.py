@@ -18,6 +18,7 @@ from figures import (
     pool,
     quickest,
     reuse,
+    splitting,
     throughput,
     wider,
 )
@@ -359,6 +360,20 @@ def test_half_of_the_baselines_memory_stands_beside_no_limit(monkeypatch):
     assert rows[0]["slab_mib"] == round(baseline / 2 / 2**20, 3)
     assert rows[0]["ratio"] >= max(1, rows[0]["bound_ratio"]) > 0
     assert f"{rows[0]['ratio']:.3f}" in half_baseline.text(rows)
+
+
+def test_parts_of_the_batch_lower_the_least_memory_or_say_what_limits(monkeypatch):
+    monkeypatch.setattr(splitting, "NETS", {"lenet": 64, "gpt2": 2})
+    monkeypatch.setattr(splitting, "COUNTS", (1, 2))
+    monkeypatch.setattr(splitting, "EFFORT", 0.01)
+    rows = [*splitting.search([])]
+    assert [*splitting.search(rows)] == [] and len(rows) == 8
+    whole, halved, *_, same = rows
+    assert halved["slab_mib"] < whole["slab_mib"] and halved["parts"] == 2
+    assert halved["data_mib"] <= halved["slab_mib"] < halved["total_mib"]
+    assert same["split"] == "nothing" and same["limit"].startswith("softmax")
+    assert "gpt2 not at all (softmax" in splitting.caption(rows)
+    assert "2 parts of" in splitting.text(rows)
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 
 No plan can do with less than the largest run of its route. Where memory is less, the
 largest layers run in parts of the batch (``snref/parts.py``): as few parts as fit, and
-no layers that would fit as a whole. Parts cost time, since their kernels are smaller,
-and what lies at the borders of a group is copied once more.
+no layers that would fit as a whole. Parts cost kernels, each with its latency, and what
+lies at the borders of a group is copied once more; but copies to the host are smaller,
+and wait for each other less.
 
 How a net is split in so many parts does not depend on the memory there is. Each number
 of parts has its own least memory, and is only used below that of all smaller numbers.

@@ -24,8 +24,9 @@ Runs        Every run of the route is there once and in its order; an update may
 Waste       A recomputation and a Prefetch bring a value that was not there and that is
             read; an Offload is copied back.
 Training    In the end parameters, momenta and statistics hold what the route leaves
-            there. In the route, a parameter's gradient is written once, then used; a
-            parameter that is read is updated once, and not read afterwards.
+            there. In the route, a parameter's gradient is written once, or added up
+            part by part of the batch, then used; a parameter that is read is updated
+            once, and not read afterwards.
 Addresses   Aligned, within the slab, and no two allocated tensors overlap.
 Bytes       No step needs more than the capacity of the device, or of the host.
 
