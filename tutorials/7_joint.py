@@ -255,6 +255,7 @@ for planned in snref.plan(fair, preset="superneurons"), joint:
     if planned is not joint:
         slower = joint.timeline.seconds / t.seconds - 1
 print(f"joint takes {slower:.1%} longer")
+assert round(joint.total_bytes / MiB) == 1037
 assert joint.total_bytes < 0.61 * superneurons.total_bytes
 assert 0 < slower < 0.08
 
@@ -281,6 +282,7 @@ for preset in None, "joint":
             times[preset].append(1000 * p.timeline.seconds)
         except snref.OutOfMemory as error:
             print(f"{preset or 'without'}, {budget} GiB: {error}")
+            assert round(error.least / 2**30, 2) == 1.46
             times[preset].append(np.nan)
 _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for preset, label in {None: "first paper's savings", "joint": "both papers"}.items():
