@@ -31,6 +31,7 @@ def recalled() -> str:
 
     def lines() -> Iterator[str]:
         yield (
+            "derived: recalled, and by hand from shapes every digit is the same\n\n"
             f"Recalled, and not confirmed. Who has the papers writes yes in the column "
             f"confirmed of {LIST.parent.parent.name}/{LIST.parent.name}/{LIST.name}:"
         )
