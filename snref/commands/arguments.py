@@ -277,4 +277,6 @@ def least_that_works(error: OutOfMemory) -> str:
             f"the least {option} found with --host-memory {error.host} is "
             f"{error.least}, and with enough of it {error.least_without_host_limit}"
         )
+    if error.joint is not None:
+        said += f"; with --preset joint, {error.joint} is enough"
     return said

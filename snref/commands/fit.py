@@ -155,9 +155,14 @@ def _answer(arguments: argparse.Namespace) -> _Answer:
         fixed = sum(counting.resident(other(1)).values())
         most, best = largest_of(lambda n: fit(other(n)), most, memory, fixed)
     trained = net.with_options(image_gradient=False)
+    asked = fit(net)
+    hint = arguments.preset != JOINT and host_memory is None
+    if isinstance(asked, OutOfMemory) and hint:
+        joint = prepared(net, JOINT)
+        asked = asked.unless_joint(counting.least(joint, options_of(JOINT)))
     return _Answer(
         net,
-        fit(net),
+        asked,
         fit(trained) if net.has_image_gradient else None,
         unsaved(net, counting),
         limit,

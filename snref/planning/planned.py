@@ -31,7 +31,6 @@ from snref.policies import POLICIES, NotApplicable, Policy
 from snref.scheduler import PRESETS, Options, check_host, schedule
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.liveness import free_dead
-from snref.scheduler.options import Overwrite
 from snref.scheduler.placement import place
 from snref.support.garbage import no_garbage_collection
 from snref.support.imports import blamed, imported
@@ -120,7 +119,7 @@ def plan(
                 parts=in_parts,
             )
 
-        setting = _setting(preset, overrides)
+        setting = overrides.get("overwrite", options_of(preset).overwrite)
         try:
             if parts == 1:
                 return planned(route(net))
@@ -148,13 +147,20 @@ def plan(
                 return planned(fewest.route, fewest.parts)  # says what would fit
         except OutOfMemory as error:
             error = error.under(overrides.get("host_capacity"))
-            raise error.beside(fixed, limit or 0) from None
+            error = error.beside(fixed, limit or 0)
+            if preset != JOINT and overrides.get("host_capacity") is None:
+                error = error.unless_joint(least_of_joint(net))
+            raise error from None
 
 
-def _setting(preset: str | None, overrides: Overrides) -> Overwrite:
-    """Return what may be written over under a preset."""
-    usual: Overwrite = PRESETS.get(preset or "", Options()).overwrite
-    return overrides.get("overwrite", "activations" if preset == JOINT else usual)
+def least_of_joint(net: Net) -> int:
+    """Return the fewest bytes in which the preset "joint" has a plan, all layers whole.
+
+    The memory of the host has no limit.
+    """
+    made = prepared(net, JOINT)
+    bound = lower_bound(overwrite(route(made), options_of(JOINT).overwrite))
+    return bound + sum(resident(made).values())
 
 
 def prepared(net: Net, preset: str | None) -> Net:

@@ -181,6 +181,8 @@ class OutOfMemory(MemoryError):
     host       the limit of the host's memory under which ``least`` was found, if any
     least_without_host_limit   the smallest number of bytes if the host has enough;
                without ``host``: that is what ``least`` is, though the host has a limit
+    joint      bytes that the preset "joint" needs, if there are so many: ``least`` is
+               of the declarations that were asked for
     """
 
     def __init__(
@@ -191,6 +193,7 @@ class OutOfMemory(MemoryError):
         least: int,
         host: int | None = None,
         least_without_host_limit: int | None = None,
+        joint: int | None = None,
     ) -> None:
         text = f"{step} needs {needed} bytes, {available} available; the least "
         if host is None and least_without_host_limit is not None:
@@ -202,7 +205,10 @@ class OutOfMemory(MemoryError):
                 f"found with {host} bytes of the host is {least}, and with enough of "
                 f"them {least_without_host_limit}"
             )
+        if joint is not None:
+            text += f"; the preset 'joint' needs {joint}"
         super().__init__(text)
+        self.joint = joint
         self.step, self.needed, self.available = step, needed, available
         self.least, self.host = least, host
         self.least_without_host_limit = least_without_host_limit
@@ -213,6 +219,13 @@ class OutOfMemory(MemoryError):
             return self
         found = self.step, self.needed, self.available, self.least
         return OutOfMemory(*found, None, self.least)
+
+    def unless_joint(self, joint: int) -> "OutOfMemory":
+        """Say how many bytes the preset "joint" needs, if there are so many."""
+        if self.step == "the host" or joint > self.available:
+            return self
+        found = self.step, self.needed, self.available, self.least, self.host
+        return OutOfMemory(*found, self.least_without_host_limit, joint)
 
     def beside(self, resident: int, available: int) -> "OutOfMemory":
         """Count what is resident, too; the host has nothing resident."""

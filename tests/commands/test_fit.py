@@ -40,6 +40,18 @@ def fit(command, line):
 # Fit
 
 
+def test_what_joint_needs_is_said_where_there_is_so_much(command):
+    enough = snref.plan(find("lenet", 64), preset="joint").total_bytes
+    said = f"; with --preset joint, {enough} is enough"
+    for verb in "fit", "plan":
+        line = f"{verb} lenet --batch 64 --preset superneurons"
+        for memory, hint in (enough, True), (enough - 1, False):
+            code, out, err = command(f"{line} --memory {memory}")
+            assert code == 1 and (said in (out or err)) == hint
+        code, out, err = command(f"{line} --memory {enough} --host-memory 1KB")
+        assert code == 1 and "joint" not in out + err
+
+
 def test_the_largest_batch_fits_and_the_next_does_not(command):
     code, report = fit(command, "alexnet --batch 8 --memory 2GB")
     assert code == 0 and report["asked"]["fits"]

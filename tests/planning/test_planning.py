@@ -115,6 +115,24 @@ def test_the_least_memory_that_an_error_names_works_and_a_byte_less_does_not(
     assert again.value.least == least
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"preset": "superneurons"}, {"preset": "reuse"}, {"policy": "chen"}]
+)
+def test_an_error_says_what_joint_needs_where_there_is_so_much(given):
+    net = find("random:3", batch=4)
+    enough = snref.plan(net, preset="joint").total_bytes
+    kept = {**given, "parts": 1}  # whole layers
+    with pytest.raises(OutOfMemory, match="preset 'joint' needs") as caught:
+        snref.plan(net, memory=enough, **kept)
+    assert caught.value.joint == enough < caught.value.least
+    with pytest.raises(OutOfMemory) as less:
+        snref.plan(net, memory=enough - 1, **kept)
+    assert less.value.joint is None and "joint" not in str(less.value)
+    with pytest.raises(OutOfMemory) as limited:
+        snref.plan(net, memory=enough, host_memory=0, **kept)
+    assert limited.value.joint is None
+
+
 def test_memory_may_be_written_with_a_unit(net):
     limit = 1.75 * 2**30
     assert snref.plan(net, memory="1.75GiB").total_bytes <= limit
