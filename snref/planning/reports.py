@@ -183,8 +183,19 @@ class PlannedNet:
         """Bytes that the plan may use beside what is resident, or else does use."""
         return self.options.limit or extent(self.plan)
 
+    @property
+    def has_static_regions(self) -> bool:
+        """Whether nothing is freed, and outputs of forward lie over its inputs, too."""
+        options = self.options
+        return not options.liveness and options.overwrite == "activations"
+
     def _check_options(self, problem: Problem) -> None:
         """Raise ValueError if a run is quicker, or smaller, than the options allow."""
+        if self.has_static_regions and not self.by_policy:
+            raise ValueError(
+                f"no bound for preset {self.preset!r}: its forward writes over inputs "
+                "that a plan which computes again, as a bound allows, still needs"
+            )
         places = {(run.layer, run.phase): i for i, run in enumerate(problem.runs)}
         for run in self.plan.runs():
             place = places[run.layer, run.phase]
@@ -482,7 +493,7 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         f"{planned.preset}: {decided}, declarations {net.declarations}, "
         f"fork {net.forks}{'' if net.has_image_gradient else ', no image gradient'}"
     )
-    if net.declarations == "static" and not options.liveness:
+    if net.declarations == "static" and planned.has_static_regions:
         yield STATIC
     for each in planned.parts:
         yield f"parts of the batch: {each}"

@@ -141,7 +141,14 @@ def test_a_net_of_two_layers_needs_less_than_the_bound_of_plans_that_recompute()
     assert total < counting.least(made, options_of("joint"))
 
 
+def test_there_is_no_bound_of_plans_that_free_nothing() -> None:
+    pytest.importorskip("scipy")
+    with pytest.raises(ValueError, match="no bound for preset 'reuse'"):
+        _ = plan(small(), preset="reuse").bound_seconds
+
+
 def test_the_counting_rule_is_printed() -> None:
     said = plan(small(), preset="reuse").summary()
     assert "Gradients lie on activations" in said and "no image gradient" in said
-    assert "Every activation" not in plan(small(), preset="joint").summary()
+    for given in {"preset": "joint"}, {"preset": "reuse", "overwrite": "never"}:
+        assert "Every activation" not in plan(small(), **given).summary()
