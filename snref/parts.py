@@ -25,7 +25,7 @@ and where two layers share a parameter.
 (16, 16, 16, 16, 16, 16, 16, 16, 16, 8, 8, 8, 8, 8, 8, 8)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from typing import TypeAlias
@@ -148,6 +148,29 @@ def route_in_parts(net: Net, split: Sequence[tuple[Group, tuple[int, ...]]]) -> 
     return with_updates(net, forward, backward)
 
 
+def on_part(node: Node, part: Part, of: Callable[[Tensor], Tensor]) -> Node:
+    """Return a layer's node on a part of the batch; parameters and momenta are shared.
+
+    of  returns the part of a tensor that has a row for each image
+    """
+    name, xs = _named(node.name, part), tuple(map(of, node.xs))
+    scratch = node.layer.scratch_shapes(*(x.shape for x in xs))
+    return replace(
+        node,
+        name=name,
+        xs=xs,
+        ys=tuple(map(of, node.ys)),
+        dxs=tuple(None if dx is None else of(dx) for dx in node.dxs),
+        dys=tuple(map(of, node.dys)),
+        saved={key: of(t) for key, t in node.saved.items()},
+        scratch={
+            key: Tensor(f"{name}.{key}", scratch[key], t.kind, t.dtype)
+            for key, t in node.scratch.items()
+        },
+        part=part,
+    )
+
+
 class _Parts:
     """A group in parts: its nodes on each of them, and what lies at its borders."""
 
@@ -168,9 +191,15 @@ class _Parts:
         self.exits = _distinct(y for n in group for y in n.ys if y in read)
         self.dy_entries = _distinct(dy for n in group for dy in n.dys if dy not in mine)
         self.dx_exits = _distinct(dx for dx in mine if dx in asked)
-        self.nodes = [
-            {node: self._on(node, part) for node in group} for part in self.parts
-        ]
+        self.nodes = [self._nodes(part) for part in self.parts]
+
+    def _nodes(self, part: Part) -> dict[Node, Node]:
+        """Return the nodes of the group's layers on a part."""
+
+        def of(whole: Tensor) -> Tensor:
+            return self._of(whole, part)
+
+        return {node: on_part(node, part, of) for node in self.group}
 
     def forward(self) -> Iterator[Run]:
         """Yield the forward runs, part by part."""
@@ -203,29 +232,6 @@ class _Parts:
             shape = part.images, *tensor.shape[1:]
             known[tensor] = Tensor(_named(tensor.name, part), shape, kind, tensor.dtype)
         return known[tensor]
-
-    def _on(self, node: Node, part: Part) -> Node:
-        """Return the layer's node on a part; parameters and momenta are shared."""
-
-        def parts(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            return tuple(self._of(tensor, part) for tensor in tensors)
-
-        name, xs = _named(node.name, part), [self._of(x, part) for x in node.xs]
-        scratch = node.layer.scratch_shapes(*(x.shape for x in xs))
-        return replace(
-            node,
-            name=name,
-            xs=parts(node.xs),
-            ys=parts(node.ys),
-            dxs=tuple(None if dx is None else self._of(dx, part) for dx in node.dxs),
-            dys=parts(node.dys),
-            saved={key: self._of(t, part) for key, t in node.saved.items()},
-            scratch={
-                key: Tensor(f"{name}.{key}", scratch[key], t.kind, t.dtype)
-                for key, t in node.scratch.items()
-            },
-            part=part,
-        )
 
     def _take(self, whole: Tensor, part: Part, phase: Phase) -> Run:
         """Copy a part out of a tensor."""

@@ -447,3 +447,17 @@ class OtherAlgorithm(Conv):
 def test_an_algorithm_that_computes_something_else_is_named() -> None:
     found = objection(OtherAlgorithm(4, 3, padding=1), IMAGES)
     assert "algorithm direct computes another OtherAlgorithm.y than tiled" in found
+
+
+@dataclass(frozen=True)
+class CutsAnywhere(Linear):
+    """Says that a part may end within a slice of its sums."""
+
+    def part_images(self, *inputs: tuple[int, ...]) -> int:
+        return 1
+
+
+def test_a_layer_must_compute_on_parts_of_the_batch_what_it_computes_on_all() -> None:
+    check_layer(Linear(3), (40, 2))  # slices of 32 images
+    with pytest.raises(LayerError, match="on a part of the batch, CutsAnywhere"):
+        check_layer(CutsAnywhere(3), (4, 3))

@@ -42,7 +42,8 @@ ALLOWED = {
     | {"parts"}
     | {"layers", "support", "support.imports", "scipy", ""},
     "device": {"device", "kernels", "simt", "plans", "numba", "numpy", "cuda"},
-    "checking": {"checking", "kernels", "layers", "plans", "device", "simt", "numpy"},
+    "checking": {"checking", "kernels", "layers", "parts", "plans", "device", "simt"}
+    | {"numpy"},
     "data": {"data", "numpy"},
     "papers": {"support"},
     "views": {"matplotlib"},

@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from snref.checking.batches import check_parts
 from snref.checking.declarations import (
     Phase,
     check_flow,
@@ -35,6 +36,8 @@ def check_layer(layer: Layer, *shapes: Shape, seed: int = 0) -> None:
     - every input of every launch matters to what the launch writes;
     - forward writes the same bits twice, and so does a launch in place where
       ``may_overwrite`` allows it, and every algorithm of one summation order;
+    - on parts of the batch, if ``part_images`` allows any, forward and backward write
+      the bits that they write for all of it;
     - backward writes the gradients that differences of forward give, also for inputs
       that have equal elements, as where a maximum is there twice.
 
@@ -87,6 +90,8 @@ def _check_numbers(
             _check_repeats(launches, given, found)
             _check_in_place(launches, given, found)
             _check_algorithms(pieces, given, found)
+            if phase == "backward":
+                check_parts(node, given, found)
     if "backward" in work:
         with _blamed(layer, "backward, for inputs with equal elements"):
             given = run(forward, values.draw(ties=True))

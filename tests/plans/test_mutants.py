@@ -145,8 +145,8 @@ def test_both_judges_accept_plans_of_layers_in_parts() -> None:
 
 @pytest.mark.slow
 def test_both_judges_accept_plans_of_layers_in_parts_of_many_nets() -> None:
-    accept_parts((2, 3, 5, 8, 9, 12), 2)
-    accept_parts((0, 1), 4)
+    accept_parts((3, 8, 9, 12), 2)
+    accept_parts((1,), 4)
 
 
 def kill_parts(seed: int, declarations: Declarations, way: str) -> int:
@@ -167,10 +167,10 @@ def test_no_mutant_of_a_plan_of_layers_in_parts_survives() -> None:
 def test_no_mutant_of_plans_of_layers_in_parts_survives() -> None:
     kinds = [(d, way) for d, ways in PARTED.items() for way in [*ways][::3]]
     counts = [
-        kill_parts(seed, *kinds[seed % len(kinds)])
-        for seed in (0, 1, 2, 3, 5, 8, 9, 12)
+        kill_parts(seed, *kinds[seed % len(kinds)]) for seed in (0, 1, 3, 8, 9, 12)
     ]
-    assert sum(counts) > 5_000
+    counts.append(kill_parts(1, "reuse", "cache, least"))
+    assert sum(counts) > 9_000
 
 
 # Random changes, which may leave a plan valid: two judges

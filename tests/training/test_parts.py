@@ -100,7 +100,7 @@ def test_so_do_few_parts_and_many(parts, baseline):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_so_do_parts_of_every_family(family):
-    net = FAMILIES[family](70)
+    net = FAMILIES[family](34)
     check_all(net, 2, ended(plan(net, preset="baseline")))
 
 
