@@ -92,8 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.name == "compare":
             return _compare(folder)
         if arguments.name is None:
-            return _all(folder, arguments.measure)
-        return _figure(arguments.name, folder, arguments.measure)
+            code = _all(folder, arguments.measure)
+        else:
+            code = _figure(arguments.name, folder, arguments.measure)
+        if (folder / "pictures").is_dir():
+            page = gallery.page(dict(_captions(folder)))
+            write(str(folder / "README.md"), page)
+        return code
     except KeyboardInterrupt:
         complain("figures: stopped; what is measured is written")
         return 1
@@ -118,8 +123,8 @@ def _all(folder: Path, measure: str | None) -> int:
 
     Returns 1 if one of them cannot be measured or drawn.
     """
-    worst = 0
     names = _names()
+    worst = 0
     with Progress("figures", len(names)) as progress:
         for name in names:
             progress.show(name)
@@ -153,7 +158,6 @@ def _figure(name: str, folder: Path, measure: str | None) -> int:
     _draw(name, rows, folder, name)
     if claims := _claims(name, rows):
         print(table(claims))
-    write(str(folder / "README.md"), gallery.page(dict(_captions(folder))))
     return 0
 
 

@@ -73,11 +73,13 @@ def test_all_figures_are_drawn_from_their_data_and_stand_in_the_gallery(tmp_path
 
 
 def test_a_figure_of_another_net_is_measured_and_drawn(tmp_path, capsys):
-    arguments = [NAME, "--net", "lenet", "--batch", "2", "--out", str(tmp_path)]
-    assert main(arguments) == 0 and "lenet, batch 2" in capsys.readouterr().out
-    rows = read(tmp_path / "data" / f"{NAME}_lenet_b2.csv")
-    assert len(rows) == snref.plan(lenet(2)).to_json()["route_steps"]
-    assert (tmp_path / "pictures" / f"{NAME}_lenet_b2.png").is_file()
+    name = "breakdown"
+    arguments = [name, "--net", "lenet", "--batch", "2", "--out", str(tmp_path)]
+    assert main(arguments) == 0 and "lenet" in capsys.readouterr().out
+    rows = read(tmp_path / "data" / f"{name}_lenet_b2.csv")
+    held = snref.plan(lenet(2), preset="baseline").baseline_bytes
+    assert sum(row["bytes"] for row in rows) == held
+    assert (tmp_path / "pictures" / f"{name}_lenet_b2.png").is_file()
     assert main(["training", *arguments[1:]]) == 2
     assert "--net is for breakdown, budget, memory, wider" in capsys.readouterr().err
 
