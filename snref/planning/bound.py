@@ -14,7 +14,7 @@ link      bytes copied each way since the start: not more than the link takes by
           nor than there was to copy; not less than runs so far have needed
 memory    at the start and at the end of a run, what is not away, and the workspace of
           the algorithms (in fractions), fit. Away is only what has been copied out, and
-          not yet in
+          not yet in. Of a deep net, only some runs are looked at
 
 Every quickest plan satisfies these linear conditions, so the smallest time that they
 allow is a lower bound. SciPy's HiGHS finds it. What counts is not its answer, but the
@@ -24,16 +24,22 @@ It is not below the time that the runs alone take, which ``bound`` returns if Hi
 fails, as for costs of extreme sizes.
 """
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import find_spec
+from itertools import accumulate, pairwise
+from math import fsum
 
-from snref.planning.quickest.gaps import Gap, Problem
+from snref.planning.quickest.gaps import Gap, Menu, Problem
 from snref.plans import Tensor
 
 Terms = list[tuple[int, float]]  # (variable, coefficient)
 
+MOST_RUNS = 4000  # of a net, all of which are watched; of deeper ones, so many are:
+MOMENTS = 100
+LARGE = 10_000  # conditions
 ROUNDING = Fraction(1, 2**40)  # of a bound: the timeline's sums are rounded, too
 
 
@@ -81,26 +87,57 @@ def relaxation(problem: Problem, capacity: int, seconds: float) -> Relaxation:
     # An update may run anywhere behind its gradient: what waits for it is not counted.
     problem.gaps = [g for g in problem.gaps if problem.runs[g.end].phase != "update"]
     linear = Relaxation()
-    total = linear.variable(seconds)
+    total, one = linear.variable(seconds), linear.variable(1.0)
+    linear.equals([(one, 1.0)], 1.0)
     fractions = _gaps(linear, problem)
     again = _reruns(linear, problem, fractions)
-    runs = [i for i, run in enumerate(problem.runs) if run.phase != "update"]
-    ways = [_ways(linear, problem.menus[i]) for i in range(len(problem.runs))]
-    busy: Terms = [(total, -1.0)]
-    for way in ways:
-        busy += way
-    busy += [(v, problem.menus[run][-1][1]) for run, v in again.items()]
-    linear.at_most(busy)
-    starts = [linear.variable(seconds) for _ in runs]
-    for i, start, after in zip(runs, starts, [*starts[1:], total], strict=True):
-        linear.at_most([(start, 1.0), (after, -1.0), *ways[i]])
-    _memory(linear, problem, capacity, fractions, runs, starts, ways)
+    ways = [_ways(linear, menu, one) for menu in problem.menus]
+    quickest = [(v, problem.menus[run][-1][1]) for run, v in again.items()]
+    linear.at_most([(total, -1.0), *_added(ways, one), *quickest])
+    watched = _watched(problem)
+    starts = [linear.variable(seconds) for _ in watched]
+    ends = [*watched, len(ways)]
+    for start, now, after, next_start in zip(
+        starts, watched, ends[1:], [*starts[1:], total], strict=True
+    ):
+        between = [i for i in range(now, after) if problem.runs[i].phase != "update"]
+        way = _added([ways[i] for i in between], one)
+        linear.at_most([(start, 1.0), (next_start, -1.0), *way])
+    begin = [i for i in range(watched[0]) if problem.runs[i].phase != "update"]
+    linear.at_most([(starts[0], -1.0), *_added([ways[i] for i in begin], one)])
+    _memory(
+        linear,
+        problem,
+        capacity,
+        fractions,
+        dict(zip(watched, starts, strict=True)),
+        ways,
+    )
     return linear
+
+
+def _watched(problem: Problem) -> list[int]:
+    """The runs at which memory is looked at: all, but of a deep net those with most.
+
+    Fewer conditions prove a bound that is as valid, if not as high. The runs are
+    divided into stretches, and the run of each that needs most memory is watched.
+    """
+    change = [0] * (len(problem.runs) + 1)
+    for gap in problem.gaps:
+        change[gap.begin + 1] += gap.nbytes
+        change[gap.end] -= gap.nbytes
+    need = [
+        own + held for own, held in zip(problem.own, accumulate(change), strict=False)
+    ]
+    runs = [i for i, run in enumerate(problem.runs) if run.phase != "update"]
+    count = min(len(runs), MOMENTS if len(runs) > MOST_RUNS else MOST_RUNS)
+    ends = [len(runs) * part // count for part in range(count + 1)]
+    stretches = [runs[start:end] for start, end in pairwise(ends)]
+    return [max(stretch, key=need.__getitem__) for stretch in stretches]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fractions:
-    kept: dict[Gap, int]
     copied: dict[Gap, int]
     recomputed: dict[Gap, int]
     first: dict[Gap, Gap]  # the first gap of the same value
@@ -108,20 +145,20 @@ class _Fractions:
 
 
 def _gaps(linear: Relaxation, problem: Problem) -> _Fractions:
-    found = _Fractions({}, {}, {}, {}, {})
+    """Variables for what is not kept of each gap's value."""
+    found = _Fractions({}, {}, {}, {})
     current: dict[Tensor, Gap] = {}
     for gap in problem.gaps:
         if gap.first:
             current[gap.tensor] = gap
             found.out[gap] = linear.variable(1.0)
         found.first[gap] = current[gap.tensor]
-        found.kept[gap] = linear.variable(1.0)
         found.copied[gap] = linear.variable(1.0)
-        terms = [(found.kept[gap], 1.0), (found.copied[gap], 1.0)]
+        terms = [(found.copied[gap], 1.0)]
         if gap.maker is not None:
             found.recomputed[gap] = linear.variable(1.0)
             terms.append((found.recomputed[gap], 1.0))
-        linear.equals(terms, 1.0)
+            linear.at_most(terms, 1.0)
         out = found.out[current[gap.tensor]]
         linear.at_most([(found.copied[gap], 1.0), (out, -1.0)])
     return found
@@ -143,11 +180,44 @@ def _reruns(
     return often
 
 
-def _ways(linear: Relaxation, menu: tuple[tuple[int, float], ...]) -> Terms:
+def _ways(linear: Relaxation, menu: Menu, one: int) -> Terms:
     """Seconds of a run: for each algorithm a fraction of the run."""
+    if len(menu) == 1:
+        return [(one, menu[0][1])]
     terms = [(linear.variable(1.0), seconds) for _, seconds in menu]
     linear.equals([(variable, 1.0) for variable, _ in terms], 1.0)
     return terms
+
+
+def _added(ways: Iterable[Terms], one: int) -> Terms:
+    """The terms of several runs, with those that are constant in one."""
+    terms = [term for way in ways for term in way]
+    constant = fsum(seconds for variable, seconds in terms if variable == one)
+    return [(one, constant), *(term for term in terms if term[0] != one)]
+
+
+class _Sums:
+    """Sums of fractions times bytes, to which later moments add: a variable a moment.
+
+    So the conditions of a moment have few terms, however many gaps are begun.
+    """
+
+    def __init__(self, linear: Relaxation, most: float) -> None:
+        self.linear, self.most = linear, most
+        self.now: dict[str, int] = {}
+        self.more: dict[str, Terms] = {}
+
+    def add(self, name: str, variable: int, nbytes: float) -> None:
+        self.more.setdefault(name, []).append((variable, -nbytes))
+
+    def terms(self, name: str, factor: float) -> Terms:
+        """The sum of now, times a factor."""
+        if name in self.more:
+            before = self.now.get(name)
+            self.now[name] = variable = self.linear.variable(self.most)
+            terms = [(variable, 1.0), *self.more.pop(name)]
+            self.linear.equals(terms if before is None else [(before, -1.0), *terms], 0)
+        return [(self.now[name], factor)] if name in self.now else []
 
 
 def _memory(
@@ -155,11 +225,10 @@ def _memory(
     problem: Problem,
     capacity: int,
     fractions: _Fractions,
-    runs: list[int],
-    starts: list[int],
+    start_of: dict[int, int],
     ways: list[Terms],
 ) -> None:
-    """Bytes on the device and over the link, at the start and the end of every run."""
+    """Bytes on the device and over the link, at the start and end of watched runs."""
     unit = float(capacity)  # bytes, so that numbers are near 1
     copied, out, first = fractions.copied, fractions.out, fractions.first
     # The link moves bytes, memory is taken in multiples of 256 of them.
@@ -167,73 +236,86 @@ def _memory(
     speed_out = rounding * problem.costs.to_host / unit
     speed_in = rounding * problem.costs.to_device / unit
     most = sum(gap.nbytes for gap in problem.gaps) / unit
-    begins: dict[int, list[Gap]] = {}
-    ends: dict[int, list[Gap]] = {}
+    begins, ends, computed = _events(problem, first)
+    sums, held = _Sums(linear, most), 0
+    before: tuple[int, Terms] | None = None  # the start and the ways of the last one
+    gone = came = linear.variable(0.0)  # bytes copied out, and in, at the moment before
+    for i in sorted({*begins, *ends, *computed, *start_of}):
+        for gap in ends.get(i, ()):
+            held -= gap.nbytes
+            size = gap.nbytes / unit
+            sums.add("ended", copied[gap], size)
+            if first[gap] is gap:
+                sums.add("ended first", copied[gap], size)
+            else:
+                sums.add("later", copied[gap], -size)
+            if gap in fractions.recomputed:
+                sums.add("recomputed", fractions.recomputed[gap], -size)
+        for late in (False, True) if i in start_of else ():
+            # The time since the moment before: the run itself, or what was before it.
+            passed = ways[i] if late else [(start_of[i], 1.0)]
+            if before is not None and not late:
+                passed = [*passed, (before[0], -1.0)]
+                passed += [(v, -seconds) for v, seconds in before[1]]
+            moment = linear.variable(most), linear.variable(most)
+            for now, then, speed in zip(
+                moment, (gone, came), (speed_out, speed_in), strict=True
+            ):
+                linear.at_most([(then, 1.0), (now, -1.0)])
+                waited = [(v, -speed * factor) for v, factor in passed]
+                linear.at_most([(now, 1.0), (then, -1.0), *waited])
+            gone, came = moment
+            begun, ended = sums.terms("begun", -1.0), sums.terms("ended", 1.0)
+            linear.at_most([(gone, 1.0), *sums.terms("made", -1.0)])
+            linear.at_most([(came, 1.0), *begun])
+            linear.at_most([(came, -1.0), *ended])
+            away = linear.variable(most)
+            linear.at_most([(away, 1.0), *begun, *ended])
+            linear.at_most([(away, 1.0), (came, 1.0), *begun])
+            stay = [*sums.terms("later", -1.0), *sums.terms("ended first", 1.0)]
+            linear.at_most([(away, 1.0), (gone, -1.0), *stay])
+            taken = [(away, -1.0), *sums.terms("recomputed", -1.0)]
+            if len(problem.menus[i]) > 1:
+                for (v, _), (nbytes, _) in zip(ways[i], problem.menus[i], strict=True):
+                    taken.append((v, nbytes / unit))
+            room = max(capacity, problem.own[i]) - problem.own[i]
+            linear.at_most(taken, (room - held) / unit)
+        if i in start_of:
+            before = start_of[i], ways[i]
+        for gap in begins.get(i, ()):
+            held += gap.nbytes
+            size = gap.nbytes / unit
+            sums.add("begun", copied[gap], size)
+            if first[gap] is not gap:
+                sums.add("later", copied[gap], size)
+            if gap in fractions.recomputed:
+                sums.add("recomputed", fractions.recomputed[gap], size)
+        for gap in computed.get(i, ()):
+            sums.add("made", out[gap], gap.nbytes / unit)
+
+
+Events = dict[int, list[Gap]]
+
+
+def _events(problem: Problem, first: dict[Gap, Gap]) -> tuple[Events, Events, Events]:
+    """By a run: the gaps that begin there and end there, and whose value it computes.
+
+    A value can be copied once it is computed, which may be before its first gap.
+    """
+    begins: Events = {}
+    ends: Events = {}
+    computed: Events = {}  # only the first gaps of the values
     for gap in problem.gaps:
         begins.setdefault(gap.begin, []).append(gap)
         ends.setdefault(gap.end, []).append(gap)
-    # A value can be copied once it is computed, which may be before its first gap.
-    computed: dict[int, list[Gap]] = {}  # by a run: the first gaps of its values
     writer: dict[Tensor, int] = {}
-    for i in runs:
-        writer.update(dict.fromkeys(problem.writes[i], i))
-        for gap in begins.get(i, ()):
-            if first[gap] is gap:
-                computed.setdefault(writer[gap.tensor], []).append(gap)
-    made: list[Gap] = []  # first gaps of values that are there
-    begun: list[Gap] = []
-    ended: list[Gap] = []
-    open_: dict[Gap, None] = {}
-    gone: int | None = None  # bytes copied out, and in, at the moment before
-    came: int | None = None
-    for index, i in enumerate(runs):
-        for gap in ends.get(i, ()):
-            del open_[gap]
-            ended.append(gap)
-        for late in False, True:  # the start of the run, and its end
-            out_now, in_now = linear.variable(most), linear.variable(most)
-            # The time since the moment before: the run itself, or what was before it.
-            if gone is None or came is None:
-                linear.upper[out_now] = linear.upper[in_now] = 0.0
-            else:
-                if late:
-                    passed = ways[i]
-                else:
-                    before = runs[index - 1]
-                    passed = [(starts[index], 1.0), (starts[index - 1], -1.0)]
-                    passed += [(v, -seconds) for v, seconds in ways[before]]
-                for now, then, speed in (
-                    (out_now, gone, speed_out),
-                    (in_now, came, speed_in),
-                ):
-                    linear.at_most([(then, 1.0), (now, -1.0)])
-                    waited = [(v, -speed * factor) for v, factor in passed]
-                    linear.at_most([(now, 1.0), (then, -1.0), *waited])
-            gone, came = out_now, in_now
-            size = {gap: gap.nbytes / unit for gap in (*begun, *made)}
-            linear.at_most([(gone, 1.0), *((out[g], -size[g]) for g in made)])
-            begun_terms = [(copied[g], -size[g]) for g in begun]
-            linear.at_most([(came, 1.0), *begun_terms])
-            linear.at_most([(came, -1.0), *((copied[g], size[g]) for g in ended)])
-            away = linear.variable(most if open_ else 0.0)
-            linear.at_most([(away, 1.0), *((copied[g], -size[g]) for g in open_)])
-            linear.at_most([(away, 1.0), (came, 1.0), *begun_terms])
-            later = [(copied[g], -size[g]) for g in open_ if first[g] is not g]
-            done = [(copied[g], size[g]) for g in ended if first[g] is g]
-            linear.at_most([(away, 1.0), (gone, -1.0), *later, *done])
-            taken: Terms = [(away, -1.0)]
-            menu = problem.menus[i]
-            for (variable, _), (nbytes, _) in zip(ways[i], menu, strict=True):
-                taken.append((variable, nbytes / unit))
-            for gap in open_:
-                if gap in fractions.recomputed:
-                    taken.append((fractions.recomputed[gap], -size[gap]))
-            room = max(capacity, problem.own[i]) - problem.own[i]
-            linear.at_most(taken, (room - sum(gap.nbytes for gap in open_)) / unit)
-        for gap in begins.get(i, ()):
-            open_[gap] = None
-            begun.append(gap)
-        made += computed.get(i, ())
+    for i, run in enumerate(problem.runs):
+        if run.phase != "update":
+            writer.update(dict.fromkeys(problem.writes[i], i))
+            for gap in begins.get(i, ()):
+                if first[gap] is gap:
+                    computed.setdefault(writer[gap.tensor], []).append(gap)
+    return begins, ends, computed
 
 
 def certified(linear: Relaxation, multipliers: list[float]) -> float:
@@ -301,7 +383,8 @@ def multipliers(linear: Relaxation) -> list[float]:
         A_eq=matrix(True),
         b_eq=[linear.rows[row][1] for row in rows[True]],
         bounds=[(0, upper) for upper in linear.upper],
-        method="highs",
+        # Of large programs the interior point method is several times as fast.
+        method="highs-ipm" if len(linear.rows) > LARGE else "highs",
     )
     found = [0.0] * len(linear.rows)
     if result.success:

@@ -10,11 +10,13 @@ import pytest
 import snref
 from snref.net import Net, route
 from snref.nets import find, random_net
-from snref.planning.bound import Relaxation, bound, certified
+from snref.planning.bound import Relaxation, bound, certified, relaxation
 from snref.planning.distance import distance
 from snref.planning.quickest import least_time
 from snref.planning.quickest.forecast import forecast
+from snref.planning.quickest.frontier import Frontier
 from snref.planning.quickest.gaps import Problem
+from snref.planning.quickest.search import Limits
 from snref.planning.quickest.writing import written
 from snref.plans import (
     Alloc,
@@ -263,6 +265,34 @@ def test_any_multipliers_prove_a_bound_and_wrong_signs_prove_nothing_more():
         drawn = [draw.uniform(-3, 3), draw.uniform(-3, 3)]
         assert certified(linear, drawn) <= 2.0
     assert certified(linear, [1.0, 1.0]) <= 2.0
+
+
+@pytest.mark.parametrize("moments", [1, 5, 20])
+def test_a_deep_net_has_a_bound_from_some_of_its_runs(monkeypatch, moments):
+    """It is not above the bound from all runs, and not far below it."""
+    net = find("resnet:1,1,1,1", batch=64)
+    problem = problem_of(net)
+    capacity = int(1.3 * lower_bound(Plan(problem.runs)))
+    seconds = Frontier(problem, Limits(), 0.1).best(capacity).seconds
+    alone = sum(menu[-1][1] for menu in problem.menus)
+    of_all = bound(problem, capacity, seconds)
+    monkeypatch.setattr("snref.planning.bound.MOST_RUNS", 10)
+    monkeypatch.setattr("snref.planning.bound.MOMENTS", moments)
+    monkeypatch.setattr("snref.planning.bound.LARGE", 0)
+    of_some = bound(problem, capacity, seconds)
+    assert alone * (1 - 1e-9) <= of_some <= of_all * (1 + 1e-6)
+    if moments == 20:
+        assert of_some > alone + 0.5 * (of_all - alone) > alone
+
+
+def test_the_conditions_of_a_bound_grow_with_the_net_and_not_with_its_square():
+    terms = []
+    for blocks in 2, 4:
+        net = find(f"resnet:1,1,{blocks},1", batch=1)
+        problem = problem_of(net)
+        linear = relaxation(problem, 2 * lower_bound(Plan(problem.runs)), 1.0)
+        terms.append(sum(len(row) for row, _ in linear.rows) / len(problem.runs))
+    assert terms[1] < 1.1 * terms[0]
 
 
 def test_too_little_memory_is_no_matter_of_bounds():
