@@ -155,11 +155,11 @@ class Layer:
     Write ``forward`` and ``backward``: each returns the launches of a phase, in order
     (``Launch``; ``elementwise`` makes the simplest). Write ``output_shape`` unless
     there is one input and the output has its shape; ``parameter_shapes`` if something
-    is trained; ``saved_shapes`` for what forward leaves behind; ``inference`` and
-    ``update`` where they are not forward and gradient descent. Parameters of two or
-    more dimensions begin as training's ``init`` says; all else begins at 0, or at 1
-    where it is called "gamma" or "running_variance". A checkpoint has the parameters
-    and what ``update`` writes.
+    is trained; ``saved_shapes`` for what forward leaves behind; ``part_images`` if it
+    may run on some images of a batch alone; ``inference`` and ``update`` where they
+    are not forward and gradient descent. Parameters of two or more dimensions begin as
+    training's ``init`` says; all else begins at 0, or at 1 where it is called "gamma"
+    or "running_variance". A checkpoint has the parameters and what ``update`` writes.
 
     checkpoint  costly: its output is kept, or copied out, rather than computed again.
                 Set it for a layer of several inputs: without it the layer is computed

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from small_nets import FAMILIES
 
+import snref
 from snref.layers import (
     LRN,
     Add,
@@ -19,6 +20,7 @@ from snref.layers import (
     Softmax,
 )
 from snref.net import Net
+from snref.nets import find
 from snref.parts import cut, groups, route_in_parts
 from snref.planning.planned import plan
 from snref.plans import lower_bound
@@ -110,3 +112,17 @@ def test_below_the_floor_a_net_trains_in_parts_to_the_same_bits(baseline):
     found = plan(net, preset="joint", memory=least - 100_000, effort=0.1)
     assert found.parts and found.total_bytes <= least - 100_000
     assert_the_same_bits(ended(found), baseline, found.parts)
+
+
+@pytest.mark.slow
+def test_a_training_in_parts_goes_on_whole_and_evaluates_alike(tmp_path):
+    net = find("digits", 32).with_options(image_gradient=False)
+    low = plan(net, preset="joint").total_bytes - 20_000
+    file = tmp_path / "a.npz"
+    first = snref.train("digits", preset="joint", memory=low, device="cpu", save=file)
+    assert first.planned.parts
+    resumed = snref.train("digits", epochs=2, device="cpu", resume=file)
+    whole = snref.train("digits", epochs=2, device="cpu")
+    assert (resumed.digest, resumed.accuracy) == (whole.digest, whole.accuracy)
+    again = snref.train("digits", preset="baseline", device="cpu")
+    assert (again.digest, again.accuracy) == (first.digest, first.accuracy)
