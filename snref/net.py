@@ -50,7 +50,8 @@ class Net:
 
     declarations  "original": each layer reads in backward what the paper's code reads
                   (all exact numbers hold with it); "lean": what the mathematics needs;
-                  "reuse": the same, so that a gradient may take any activation's memory
+                  "reuse": the same, so that a gradient may take any activation's
+                  memory; "static": that, where nothing is freed or computed again
     fork          "copy": every reader of a value gets a copy of its own, as in the
                   original; "share": all read one. None: copy under original
     branch_order  "original": a fork's first branch runs last, as in the paper's code;

@@ -22,7 +22,7 @@ class Run:
     """A layer's forward, backward or update: the only steps that compute.
 
     A forward run that appears a second time in a plan is a recomputation. A prepare run
-    is the part of a layer's backward that reads x, where it is a run of its own
+    is the part of a layer's backward that reads x or y, where it is a run of its own
     (``net.route``).
 
     reads, writes   tensors: what was there before the run; what is there after it
