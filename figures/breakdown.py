@@ -62,6 +62,7 @@ PAPERS = {  # how the paper calls types: POOL+ACT+BN+LRN and DROPOUT+SOFTMAX+FC
 
 
 def measure() -> list[dict[str, Any]]:
+    """Return the rows of all nets."""
     return [row for name, batch in NETS.items() for row in measure_net(name, batch)]
 
 

@@ -205,9 +205,8 @@ for name, arguments in changed.items():
 # ## The papers' numbers
 #
 # A paper prints numbers. Some follow from shapes: they must come out to the last digit. Some
-# say that one thing is larger than another. Some are times on the authors' machine. In the
-# folder `figures` of a clone each number of the papers stands once, and says of what kind it
-# is:
+# say that one thing is larger than another. Some are times on the authors' machine. The list
+# `snref/papers/numbers.csv` has each number of the papers once, and says of what kind it is:
 #
 # - *exact*: bytes and counts. A test compares every digit.
 # - *order*: an inequality. A test checks it.
