@@ -2,7 +2,8 @@
 
 Six nets in 12 GiB, on a virtual K40c and a virtual TITAN Xp: the seconds are a model.
 The planners follow the rules of the systems that the paper compares with (``snref/
-policies``), with the same kernels for all: what differs is memory, not the code.
+policies``), with the same kernels for all: what differs is memory, not the code. The
+plans of least time are searched for with little effort, so another may be quicker.
 
 python -m figures throughput --measure long
 """
@@ -16,8 +17,8 @@ from snref.commands.progress import Progress
 from snref.commands.tables import Cell, Table
 from snref.nets import find
 from snref.planning.fit import LEAST_TIME, fitted
+from snref.planning.planned import PRESET_NAMES
 from snref.plans import OutOfMemory
-from snref.scheduler import PRESETS
 from snref.views import PAGE, look
 
 BATCHES = {
@@ -29,7 +30,7 @@ BATCHES = {
     "resnet152": (8, 16, 32, 64, 128, 176),
 }
 MACHINES = {"k40c": "K40c", "titanxp": "TITAN Xp"}
-PLANNERS = ("caffe", "mxnet", "tensorflow", "vdnn-dyn", "cache", LEAST_TIME)
+PLANNERS = ("caffe", "mxnet", "tensorflow", "vdnn-dyn", "cache", LEAST_TIME, "joint")
 MEMORY = 12 << 30
 EFFORT = 0.01  # of the search for the plan of least time
 
@@ -63,12 +64,12 @@ def _key(row: dict[str, Any]) -> tuple[str, str, str, int]:
 
 def _speed(planner: str, net: str, machine: str, batch: int) -> float | str:
     """Return the modelled images a second; nothing if there is no plan."""
-    ours = planner == LEAST_TIME or planner in PRESETS
+    ours = planner == LEAST_TIME or planner in PRESET_NAMES
     try:
         fit = fitted(
             find(net, batch),
             MEMORY,
-            preset=planner if planner in PRESETS else None,
+            preset=planner if planner in PRESET_NAMES else None,
             policy=None if ours else planner,
             effort=EFFORT,
             device=f"virtual:{machine}",
