@@ -88,6 +88,11 @@ def runs_in_one_go(order: Sequence[Node], group: Sequence[Node]) -> bool:
     return bool(places) and places[-1] - places[0] + 1 == len(places)
 
 
+def made_by(group: Sequence[Node]) -> set[Tensor]:
+    """Return what layers compute in forward: a fork that shares computes nothing."""
+    return {y for node in group for y in node.ys if y not in node.xs}
+
+
 def cut(net: Net, group: Group, count: int) -> tuple[int, ...]:
     """Return how many images each part of a group has: as equal as its slices allow."""
     images, slices = _images(group) or net.batch, _slices(net, group)
@@ -127,7 +132,10 @@ def route_in_parts(net: Net, split: Sequence[tuple[Group, tuple[int, ...]]]) -> 
     update    fc1
     update    fc2
     """
-    made = [_Parts(net, group, sizes) for group, sizes in split]
+    made: list[_Parts] = []
+    for group, sizes in split:
+        others = {whole for parts in made for whole in parts.tensors[0]}
+        made.append(_Parts(net, group, sizes, others))
     of = {node: parts for parts in made for node in parts.group}
     forward: list[Run] = []
     for node in net.nodes:
@@ -172,23 +180,28 @@ def on_part(node: Node, part: Part, of: Callable[[Tensor], Tensor]) -> Node:
 
 
 class _Parts:
-    """A group in parts: its nodes on each of them, and what lies at its borders."""
+    """A group in parts: its nodes on each of them, and what lies at its borders.
 
-    def __init__(self, net: Net, group: Group, sizes: tuple[int, ...]) -> None:
-        self.group = group
+    others  tensors that other groups have in parts, too: their parts have other names
+    """
+
+    def __init__(
+        self, net: Net, group: Group, sizes: tuple[int, ...], others: set[Tensor]
+    ) -> None:
+        self.group, self.others = group, others
         starts = (0, *accumulate(sizes[:-1]))
         self.parts = tuple(
             Part(i, first, images, net.batch)
             for i, (first, images) in enumerate(zip(starts, sizes, strict=True))
         )
         self.tensors: list[dict[Tensor, Tensor]] = [{} for _ in self.parts]
-        own = {t for node in group for t in node.ys}
+        own = made_by(group)
         outside = [node for node in net.nodes if node not in group]
         read = {x for node in outside for x in node.xs}
         asked = {dy for node in outside for dy in node.dys}
         mine = {dx for node in group for dx in node.dxs if dx is not None}
         self.entries = _distinct(x for n in group for x in n.xs if x not in own)
-        self.exits = _distinct(y for n in group for y in n.ys if y in read)
+        self.exits = _distinct(y for n in group for y in n.ys if y in own & read)
         self.dy_entries = _distinct(dy for n in group for dy in n.dys if dy not in mine)
         self.dx_exits = _distinct(dx for dx in mine if dx in asked)
         self.nodes = [self._nodes(part) for part in self.parts]
@@ -230,14 +243,20 @@ class _Parts:
         if tensor not in known:
             kind = "activation" if tensor.kind == "input" else tensor.kind
             shape = part.images, *tensor.shape[1:]
-            known[tensor] = Tensor(_named(tensor.name, part), shape, kind, tensor.dtype)
+            name = _named(self._label(tensor), part)
+            known[tensor] = Tensor(name, shape, kind, tensor.dtype)
         return known[tensor]
+
+    def _label(self, tensor: Tensor) -> str:
+        """Return the name by which the group's parts of a tensor are called."""
+        first = self.group[0].name
+        return f"{tensor.name}.{first}" if tensor in self.others else tensor.name
 
     def _take(self, whole: Tensor, part: Part, phase: Phase) -> Run:
         """Copy a part out of a tensor."""
         mine = self._of(whole, part)
         launch = _copy("joins.take", mine, whole, mine, part)
-        return Run(_named(f"{whole.name}.take", part), phase, (launch,))
+        return Run(_named(f"{self._label(whole)}.take", part), phase, (launch,))
 
     def _gather(self, whole: Tensor, phase: Phase) -> Run:
         """Join the parts of a tensor."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from snref.net import Net, backward_order, route
-from snref.parts import Group, cut, groups, route_in_parts, runs_in_one_go
+from snref.parts import Group, cut, groups, made_by, route_in_parts, runs_in_one_go
 from snref.plans import Plan, Run, lower_bound
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.options import Overwrite
@@ -120,6 +120,11 @@ def check_parts(count: int, net: Net, costs: object) -> None:
             f"parts {shortened(count)}: must be a whole number from 1 to the batch, "
             f"{net.batch}"
         )
+    if net.declarations == "static":
+        raise ValueError(
+            "under the declarations 'static', as in preset 'reuse', every activation "
+            "is held throughout, and parts of the batch make that no less: omit parts"
+        )
     if costs is not None:
         raise ValueError(
             "measured costs are those of whole layers: omit parts, or omit the costs "
@@ -207,7 +212,7 @@ def _widened(net: Net, group: Group, first: int, last: int, limit: int) -> Group
 
 def _entering(group: Group) -> int:
     """Return the bytes of the largest gradient that a group gives to what is before."""
-    own = {y for node in group for y in node.ys}
+    own = made_by(group)
     edges = [edge for node in group for edge in zip(node.xs, node.dxs, strict=True)]
     return max((dx.aligned_bytes for x, dx in edges if dx and x not in own), default=0)
 
@@ -216,8 +221,7 @@ def _leaving(net: Net, group: Group) -> int:
     """Return the bytes of the largest output of a group that others read."""
     own = {*group}
     read = {x for node in net.nodes if node not in own for x in node.xs}
-    ys = [y for node in group for y in node.ys if y in read]
-    return max((y.aligned_bytes for y in ys), default=0)
+    return max((y.aligned_bytes for y in made_by(group) & read), default=0)
 
 
 def _listed(images: tuple[int, ...]) -> str:

@@ -8,7 +8,7 @@ import pytest
 import snref
 from snref.layers import Conv, Linear, ReLU, Softmax
 from snref.net import Net, route
-from snref.nets import alexnet, find
+from snref.nets import alexnet, find, random_net
 from snref.parts import cut, groups, route_in_parts
 from snref.planning.candidates import candidate
 from snref.planning.splitting import NothingToSplit, split, splits
@@ -167,6 +167,7 @@ def test_less_memory_never_gives_a_higher_peak_with_parts_either() -> None:
         ({"parts": 0}, "parts 0: must be a whole number from 1 to the batch, 32"),
         ({"parts": 33}, "parts 33: must be"),
         ({"parts": 2, "policy": "chen"}, "'chen' does not plan parts"),
+        ({"parts": 2, "preset": "reuse"}, "every activation is held throughout"),
     ],
 )
 def test_parts_that_cannot_be_are_refused(
@@ -202,6 +203,18 @@ def test_a_part_is_whole_slices_of_every_sum_in_its_group() -> None:
             assert sum(sizes) + last == 200 and 1 <= last <= max(sizes, default=last)
             for images in slices:
                 assert images and all(size % images == 0 for size in sizes)
+
+
+@pytest.mark.parametrize("seed", [44, 46])
+def test_what_a_fork_shares_enters_every_group_that_reads_it(seed: int) -> None:
+    """A fork that shares makes nothing, and two groups cut the same tensor."""
+    for declarations in "original", "lean", "reuse":
+        net = random_net(seed).with_batch(34).with_options(declarations)
+        every = [(group, cut(net, group, 2)) for group in groups(net, 2)]
+        route = route_in_parts(net, every)
+        verify(free_dead(route), route)
+        tensors = {tensor for run in route.runs() for tensor in run.touched}
+        assert len({tensor.name for tensor in tensors}) == len(tensors)
 
 
 def test_a_layer_of_ones_own_runs_whole_unless_it_says_otherwise() -> None:

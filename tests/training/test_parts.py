@@ -20,7 +20,7 @@ from snref.layers import (
     Softmax,
 )
 from snref.net import Net
-from snref.nets import find
+from snref.nets import find, random_net
 from snref.parts import cut, groups, route_in_parts
 from snref.planning.planned import plan
 from snref.plans import lower_bound
@@ -69,6 +69,8 @@ def all_in_parts(net, parts):
     if options.transfers == "cache":  # as little memory as there can be
         least = lower_bound(overwrite(route, setting))
         options = replace(options, capacity=least, slab=least)
+    names = [t.name for t in {t for run in route.runs() for t in run.touched}]
+    assert len(names) == len({*names})  # as files need it
     made = schedule(route, options, costs)
     return replace(whole, route=route, plan=made, costs=costs, options=options)
 
@@ -103,6 +105,13 @@ def test_so_do_few_parts_and_many(parts, baseline):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_so_do_parts_of_every_family(family):
     net = FAMILIES[family](34)
+    check_all(net, 2, ended(plan(net, preset="baseline")))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(60))
+def test_so_do_parts_of_random_nets(seed):
+    net = random_net(seed).with_batch(34)
     check_all(net, 2, ended(plan(net, preset="baseline")))
 
 
