@@ -78,7 +78,7 @@ class Frontier:
         self.problem, self.limits = problem, limits
         tries = effort * min(MOST_TRIES, WORK / len(problem.runs))
         self.tries = max(LEAST_TRIES, int(tries))
-        deep = len(problem.runs) > DEEP
+        self.deep = deep = len(problem.runs) > DEEP
         self.coarse, self.fine = (4, 2) if deep else (8, 8)
         self.prices, self.shares = PRICES, SHARES
         if tries < HURRY:
@@ -170,6 +170,8 @@ class Frontier:
         Addresses may need more bytes than are in use. Then fewer are used.
         """
         problem, left = self.problem, level
+        if self.deep and before is None:  # its many tensors leave many holes
+            left //= 2
         decisions, price = self._search(before, left, tries)
         for attempt in range(ATTEMPTS):
             if decisions is None:
@@ -187,7 +189,8 @@ class Frontier:
                     return self._point(plan, decisions, price)
             if excess > level // 20:
                 left -= left // 8
-                decisions, price = self._search(before, left, tries)
+                if not self.deep:  # where a repair must do
+                    decisions, price = self._search(before, left, tries)
             else:
                 left -= max(excess, ALIGNMENT)
         if before is None and self.limits.copies and self.limits.reruns:

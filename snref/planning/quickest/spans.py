@@ -37,6 +37,8 @@ def spans(problem: Problem, order: Order, decisions: Decisions) -> list[Span]:
             copied.setdefault(gap.begin, []).append(gap.tensor)
     away: set[Tensor] = set()  # may be on the host until the route's next use
     for place, (i, again) in enumerate(order):
+        if not problem.uses[i]:
+            continue
         for tensor in problem.reads[i]:
             span = current[tensor]
             if place - span.last > 1 and tensor in away:
