@@ -58,20 +58,36 @@ class _Runtime:
 
     def play(self) -> Plan:
         for i, run in enumerate(self.runs):
-            self.compute(run, set())
+            self.compute(run)
             if run.phase == "backward":
                 self.changed.update(run.writes)
             for tensor in [t for t in self.used if self.last[t] <= i]:
                 self.evict(tensor)
         return Plan(tuple(self.steps))
 
-    def compute(self, run: Run, locked: set[Tensor]) -> None:
+    def compute(self, run: Run) -> None:
         """Run, after what it reads was computed again; lock its tensors meanwhile."""
+        locked: set[Tensor] = set()
+        waiting = [(run, self.lock(run, locked), iter(run.reads))]
+        while waiting:
+            run, own, reads = waiting[-1]
+            tensor = next((t for t in reads if t in self.evicted), None)
+            if tensor is not None:
+                maker = self.maker[tensor]
+                waiting.append((maker, self.lock(maker, locked), iter(maker.reads)))
+                continue
+            waiting.pop()
+            self.run(run, locked)
+            locked -= own
+
+    def lock(self, run: Run, locked: set[Tensor]) -> set[Tensor]:
+        """Lock the tensors of a run; return those that were not locked."""
         own = {*run.working_set} - locked
         locked |= own
-        for tensor in run.reads:
-            if tensor in self.evicted:
-                self.compute(self.maker[tensor], locked)
+        return own
+
+    def run(self, run: Run, locked: set[Tensor]) -> None:
+        """Run, what it reads being there; evict others until there is memory."""
         missing = [t for t in run.working_set if t not in self.used]
         needed = sum(tensor.aligned_bytes for tensor in missing)
         while self.in_use + needed > self.capacity:
@@ -81,7 +97,6 @@ class _Runtime:
         self.evicted = {t: None for t in self.evicted if t not in missing}
         self.used |= dict.fromkeys(run.working_set, self.clock)
         self.steps.append(run)
-        locked -= own
 
     def victim(self, run: Run, locked: set[Tensor], needed: int) -> Tensor:
         """Return the tensor with the least h of those that can be computed again."""

@@ -1,6 +1,6 @@
 """Other systems' planners: their plans are valid, fit, and follow their rule."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import get_args
 
 import numpy as np
@@ -13,20 +13,25 @@ from snref.net import route
 from snref.nets import alexnet, find, random_net
 from snref.planning.planned import plan
 from snref.plans import (
+    Launch,
     Offload,
     OutOfMemory,
+    Plan,
     Prefetch,
     Run,
+    Tensor,
     extent,
     host_memory,
     lower_bound,
     memory,
 )
 from snref.policies import POLICIES
+from snref.policies.dtr import _Runtime
 from snref.policies.mxnet import _take
 from snref.policies.rebuilding import Stay, kept_for_backward, rebuild
 from snref.scheduler import Options
 from snref.scheduler.liveness import free_dead
+from snref.timing.costs import Costs
 
 QUICK = tuple(name for name in POLICIES if name != "checkmate")
 
@@ -301,3 +306,18 @@ def test_what_the_host_keeps_is_what_vdnn_copied():
     sizes = [s.tensor.nbytes for s in planned.plan.steps if isinstance(s, Offload)]
     assert max(host_memory(planned.plan)) == np.sum(sizes) == planned.offload_bytes
     assert Options().host_capacity is None
+
+
+def test_a_chain_of_evicted_tensors_may_be_longer_than_pythons_stack():
+    tensors = [Tensor(f"x{i}", (64,)) for i in range(3001)]
+    runs = tuple(
+        Run(y.name, "forward", (Launch("", (y,), (x,)),)) for x, y in pairwise(tensors)
+    )
+    loss = Run("loss", "backward", (Launch("", (), (tensors[-1],)),))
+    seconds = {(run.layer, run.phase): 1.0 for run in (*runs, loss)}
+    costs = Costs("by hand", seconds, {}, to_host=1.0, to_device=1.0)
+    runtime = _Runtime(Plan((*runs, loss)), costs, 10**9)
+    runtime.evicted = dict.fromkeys(runtime.maker)
+    runtime.used[tensors[0]] = 0.0
+    runtime.compute(loss)
+    assert runtime.steps == [*runs, loss]
