@@ -242,8 +242,8 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
         [
             *tables,
             f"{DEEPEST}: layers, at batch 16; the others: batch; +: a number up to "
-            f"{ROUGHLY:.0%} larger may fit, too; {NOT_RUN}: was not searched; the "
-            "paper's numbers are recalled",
+            f"{ROUGHLY:.0%} larger may fit, too; {NOT_RUN}: was not searched, or, of a "
+            "depth, not within four minutes; the paper's numbers are recalled",
         ]
     )
 
