@@ -119,7 +119,7 @@ def _allocator() -> Allocator:
         Device(0)  # makes its context the current one
         return Allocator(
             GPU,
-            lambda nbytes: _call(driver.cuMemAlloc, nbytes),
+            lambda nbytes: int(_call(driver.cuMemAlloc, nbytes)),
             lambda address: _call(driver.cuMemFree, address),
         )
     library = ctypes.CDLL(None)

@@ -70,7 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
-    arguments = _parser(verb).parse_args(words)
+    arguments, unknown = _parser(verb).parse_known_args(words)
+    if unknown:  # said by the verb, whose --help has what there is
+        from snref.commands.arguments import Parser
+
+        named = Parser(prog=f"snref {arguments.verb}")
+        named.error(f"unrecognized arguments: {' '.join(unknown)}")
     module = import_module(f"snref.commands.{arguments.verb}")
     code: int
     if arguments.verb in COMPUTING:

@@ -25,6 +25,7 @@ from snref.planning.planned import plan
 from snref.planning.quickest import Overrides
 from snref.planning.reports import PlannedNet
 from snref.plans import OutOfMemory, extent, lower_bound
+from snref.policies import NotApplicable
 from snref.support.files import complain, replacing
 from snref.support.units import mebibytes, parsed, shortened
 from snref.views import PAGE, look, styled
@@ -138,6 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
                 for name, machine in machines.items():
                     other = each.answer(net, machine, memory=memory, **limits)
                     point.varied[name] = seconds_of(other)
+    if all(isinstance(point.answer, NotApplicable) for point in points):
+        raise ValueError(str(points[0].answer))
     _mark(points)
     table = Table((*COLUMNS, *machines), [point.row(best) for point in points])
     folded, terms = table.folded(SAVINGS)

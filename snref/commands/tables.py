@@ -165,8 +165,9 @@ def put(
     for place in places:
         if places.count(place) > 1:
             raise ValueError(f"{place!r} takes only one of --json, --csv and --latex")
-    if "-" not in places:
-        print(text)
-    for path, form in forms:
+    # Files first: a reader that closes our output early, as "| head", loses none.
+    for path, form in sorted(forms, key=lambda wanted: wanted[0] == "-"):
         if path is not None:
             write(path, form())
+    if "-" not in places:
+        print(text)

@@ -530,6 +530,8 @@ def _no_kernels(*tensors: Tensor | None) -> NoReturn:
 
 def plan_from_json(plan: Any, route: Plan, where: str = "plan") -> Plan:
     """The plan in a file, for this route. Raises ValueError that says where."""
+    if isinstance(plan, dict) and "options" in plan and "steps" not in plan:
+        raise ValueError(f"{where}: has no steps; snref plan writes them with --steps")
     check(plan, PLAN, where)
     runs = {(run.layer, run.phase): run for run in route.runs()}
     tensors = dict.fromkeys(t for r in runs.values() for t in (*r.reads, *r.writes))

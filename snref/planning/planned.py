@@ -279,6 +279,8 @@ def _options(policy: str | Policy) -> Options:
 
 def _imported(policy: str) -> Policy:
     """Return the function that is named. Raises ValueError if there is none."""
+    if policy in PRESET_NAMES:
+        raise ValueError(f"{policy!r} is a preset, not a policy: --preset {policy}")
     if ":" not in policy:
         raise ValueError(
             f"no policy {shortened(policy)}: {', '.join(POLICIES)}, or MODULE:FUNCTION"

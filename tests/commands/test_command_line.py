@@ -280,6 +280,8 @@ def test_costs_may_be_measured_ones(command, tmp_path):
         ("plan alexnet --preset fast", 2, ["'fast'", "superneurons"]),
         ("plan alexnet --preset cache --policy a:b", 2, ["--policy", "not allowed"]),
         ("plan alexnet --policy nowhere:plan", 2, ["'nowhere:plan'"]),
+        ("plan alexnet --policy joint", 2, ["is a preset", "--preset joint"]),
+        ("plan alexnet --hurry", 2, ["--hurry", "snref plan --help"]),
         ("plan alexnet --device virtual:k80", 2, ["'k80'", "k40c", ".toml"]),
         ("plan alexnet --device none.toml", 2, ["none.toml", "No such file"]),
         ("plan alexnet --costs none.csv", 2, ["none.csv", "No such file"]),
@@ -317,6 +319,17 @@ def test_the_least_memory_that_is_named_works(command, preset):
     least = int(err.split()[-1])
     assert command(f"{line} --memory {least}")[0] == 0
     assert command(f"{line} --memory {least - 1}")[0] == 1
+
+
+def test_files_are_written_before_the_text(command, tmp_path, monkeypatch):
+    """So that a reader that leaves early, as "| head", does not lose the file."""
+
+    def leave(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("snref.commands.tables.print", leave, raising=False)
+    assert command(f"plan lenet --json {tmp_path / 'plan.json'}")[0] != 0
+    assert json.loads((tmp_path / "plan.json").read_text())["net"] == "lenet"
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -161,6 +161,7 @@ def test_ranks_that_depend_on_the_machine_are_marked(sweep, capsys):
         ("--policy nobody", "nobody"),
         ("--vary --costs costs.csv", "omit --costs"),
         ("--plan there/is/none.json", "none.json"),
+        ("--policy chen --declarations reuse", "must be original or lean"),
     ],
 )
 def test_wrong_use_is_a_line_that_says_what_is_right(capsys, given, why):

@@ -52,6 +52,14 @@ def test_a_plan_without_addresses_has_no_extent_until_it_is_placed(verified):
         assert placed[name] == report[name]
 
 
+def test_a_plan_that_was_written_without_steps_says_how_to_have_them(verified, folder):
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["steps"]
+    (folder / "short.json").write_text(json.dumps(plan))
+    code, _, said = verified("graph.json short.json")
+    assert code == 2 and "short.json: has no steps" in said and "--steps" in said
+
+
 def test_a_limit_needs_addresses(verified):
     for limit in "--slab 1GiB", "--memory 1GiB":
         code, _, said = verified(f"graph.json unplaced.json {limit}")

@@ -63,8 +63,9 @@ def least_time(
             rest is decided tensor by tensor all the same. If a strategy or a kind of
             transfers of the paper is given, the quickest of its plans is taken
 
-    With the same options, more memory never gives a slower plan, and less memory never
-    a higher peak, workspaces included. This does not hold for the plans of the paper.
+    With the same route and options, more memory never gives a slower plan, and less
+    memory never a higher peak, workspaces included. This does not hold for the plans of
+    the paper.
 
     Raises OutOfMemory, with the least capacity for which a plan is known.
     """
