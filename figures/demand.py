@@ -76,7 +76,9 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         white = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
         axes.bar_label(bars, shown, padding=1.5, fontsize=5.5, bbox=white)
     axes.axhline(12, color="#555555", linewidth=0.8, linestyle="--", zorder=0)
-    axes.text(-0.5, 12.6, "12 GiB", color="#555555")
+    beside = len(rows) - 0.45  # the last bars are lower
+    axes.text(beside, 13.3, "12 GiB", color="#555555", ha="left")
+    axes.set_xlim(-0.55, len(rows) + 0.25)
     axes.set_yscale("log")
     axes.set_ylim(0.4, 300)
     axes.set_yticks((1, 10, 100), ("1", "10", "100"))
