@@ -244,5 +244,6 @@ def caption(rows: Sequence[dict[str, Any]]) -> str:
         f"between {min(ratios):.3f} and {max(ratios):.3f} times the certified "
         f"bound. In {middle / MIB:.0f} MiB, {_kept(rows)} when link or bandwidth is a "
         "quarter off. Planners with other options, as joint, may be below that bound: "
-        "joint and reuse also leave out the gradient of the images, which nothing reads."
+        "joint and reuse also leave out the gradient of the images, which nothing "
+        "reads."
     )

@@ -25,6 +25,7 @@ and where two layers share a parameter.
 (16, 16, 16, 16, 16, 16, 16, 16, 16, 8, 8, 8, 8, 8, 8, 8)
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
@@ -36,14 +37,17 @@ from snref.plans import Launch, Phase, Plan, Run, Tensor, grid_of
 
 Group: TypeAlias = tuple[Node, ...]
 
+_NAME_OF_A_PART = re.compile(r"(\[\d+\]|\.take|\.gather)$")
+
 
 def groups(net: Net, count: int) -> list[Group]:
     """Return the groups of layers that can run in so many parts, in forward order.
 
     A layer whose sums have fewer slices is in none. Under the declarations "static"
-    no layer is, since every tensor is held throughout.
+    no layer is, since every tensor is held throughout; nor if a layer is called as a
+    part is.
     """
-    if net.declarations == "static":
+    if net.declarations == "static" or called_as_a_part(net):
         return []
     found: list[list[Node]] = [[]]
     for node in net.nodes:
@@ -55,6 +59,12 @@ def groups(net: Net, count: int) -> list[Group]:
         found[-1].append(node)
     order = backward_order(net)
     return [tuple(group) for group in found if group and runs_in_one_go(order, group)]
+
+
+def called_as_a_part(net: Net) -> str | None:
+    """Return the name of a layer that a part, or a copy of parts, could have, too."""
+    names = [node.name for node in net.nodes]
+    return next((name for name in names if _NAME_OF_A_PART.search(name)), None)
 
 
 def _images(group: Sequence[Node]) -> int | None:

@@ -169,8 +169,9 @@ assert [f"{r.layer} {r.phase}" for r in readers] == ["relu1 forward", "relu1 bac
 # The gradient of a ReLU is dy where x > 0, and 0 elsewhere. But y = max(x, 0) is positive
 # at the same places: y would do, and y is read by the next layer anyway.
 #
-# Here is what the layer says. The first three lines after the kernel's name are what the
-# kernel gets: dx, then y (or x), then dy.
+# Here is what the layer says. The branch for static nets is tutorial 7's. In the last
+# launch, of the kernel "relu.backward", the lines after the kernel's name are what the kernel
+# gets: dx, then y (or x), then dy.
 
 # %%
 print(inspect.getsource(ReLU.backward))

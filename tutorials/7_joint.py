@@ -2,8 +2,8 @@
 # # 7. Two papers, one plan: backward in the memory of forward
 #
 # **At the end you can** say how a gradient can be written over the activation it belongs
-# to, and in which order a layer must compute for that; why it halves the least memory of a
-# network; and what a lower bound says about a planner.
+# to, and in which order a layer must compute for that; why the least memory of a
+# network falls by a third, to half of the paper's peak; and what a lower bound says about a planner.
 #
 # **Before you begin**: tutorials 3, 4 and 5.
 #
@@ -142,7 +142,7 @@ assert not gradients
 # None. And `reuse`, the declarations of this network, lets each layer read in backward what
 # is still there: a ReLU reads x, since its y is overwritten by the gradient that comes in.
 #
-# ## Half of the floor
+# ## A lower floor
 #
 # **Predict**: AlexNet's largest runs had three large tensors each. What is the floor now?
 

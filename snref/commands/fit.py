@@ -238,6 +238,11 @@ def _lines(arguments: argparse.Namespace, answer: _Answer) -> Iterator[str]:
     what = "N of the deepest resnet:6,32,N,6" if arguments.deeper else "largest batch"
     more = " or more" if answer.largest == answer.limit else ""
     yield f"{what}: {answer.largest or 'none'}{more}"
+    if arguments.preset in (None, JOINT) and arguments.policy is None:
+        yield (
+            "  with all layers whole; in parts of the batch, which snref plan takes "
+            "where nothing else fits, more may fit"
+        )
     if isinstance(best, Fit):
         if arguments.deeper:
             layers = 3 * (sum(DEEPER) + answer.largest) + 2

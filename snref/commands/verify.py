@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         graph, planned = map(_loaded, (arguments.graph, arguments.plan))
         route, costs = graph_from_json(graph, arguments.graph)
         _check_same_parts(planned, graph, arguments)
-        plan = plan_from_json(planned, route, arguments.plan)
+        plan = _read(planned, route, arguments)
         for what in ("net", "batch"):  # a plan may say what it is of
             if planned.get(what, graph[what]) != graph[what]:
                 raise ValueError(
@@ -118,6 +118,21 @@ def _said(parts: Any) -> str:
 
 def _ends(layers: list[str]) -> list[str]:
     return layers[:1] + layers[1:][-1:]
+
+
+def _read(planned: Any, route: Plan, arguments: argparse.Namespace) -> Plan:
+    """Return the plan, or raise ValueError that says how its net was exported."""
+    try:
+        return plan_from_json(planned, route, arguments.plan)
+    except ValueError as error:
+        options = planned.get("options", {}) if isinstance(planned, dict) else {}
+        match options:
+            case {"declarations": str(declarations), "fork": str(fork)}:
+                raise ValueError(
+                    f"{error}. The plan is for a net exported with --declarations "
+                    f"{declarations} --fork {fork}: is {arguments.graph}?"
+                ) from None
+        raise ValueError(str(error)) from None
 
 
 def _with_addresses(plan: Plan, route: Plan, arguments: argparse.Namespace) -> Plan:

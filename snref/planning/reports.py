@@ -499,7 +499,7 @@ def _summary(planned: PlannedNet) -> Iterator[str]:
         yield f"parts of the batch: {each}"
     yield ""
     yield f"  {COUNTS:44} {'bytes':>16} {'MiB = 2^20':>12}"
-    yield row("baseline: all of them held", planned.baseline_bytes)
+    yield row(f"baseline: all of them held, {net.declarations}", planned.baseline_bytes)
     where = f"peak: step {planned.peak_step}, {peak.layer} {peak.phase}"
     yield row(where, planned.peak_bytes)
     yield row("lower bound of this route", lower_bound(made))

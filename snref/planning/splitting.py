@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from snref.net import Net, backward_order, route
-from snref.parts import Group, cut, groups, made_by, route_in_parts, runs_in_one_go
+from snref.parts import (
+    Group,
+    called_as_a_part,
+    cut,
+    groups,
+    made_by,
+    route_in_parts,
+    runs_in_one_go,
+)
 from snref.plans import Plan, Run, lower_bound
 from snref.scheduler.in_place import overwrite
 from snref.scheduler.options import Overwrite
@@ -82,6 +90,11 @@ def split(net: Net, count: int, setting: Overwrite) -> Split:
     >>> made.least / 2**20
     39.720703125
     """
+    if name := called_as_a_part(net):
+        raise NothingToSplit(
+            f"layer {name!r} is called as parts of the batch are, which end in [N], "
+            ".take or .gather: rename it, or omit parts"
+        )
     original = overwrite(route(net), setting)
     whole = _own_bytes(original)
     can = groups(net, count)
@@ -89,8 +102,8 @@ def split(net: Net, count: int, setting: Overwrite) -> Split:
     in_parts = _own_bytes(overwrite(route_in_parts(net, every), setting))
     names = {node.name for group in can for node in group}
     limit = max(
-        *(nbytes for name, nbytes in whole.items() if name not in names),
-        *(n for name, n in in_parts.items() if name.partition("[")[0] in names),
+        [n for name, n in whole.items() if name not in names]
+        + [n for name, n in in_parts.items() if _layer_of(name) in names]
     )
     found = []
     for group in can:
@@ -108,6 +121,11 @@ def split(net: Net, count: int, setting: Overwrite) -> Split:
         )
     parts = [InParts(tuple(n.name for n in group), images) for group, images in found]
     return Split(made, tuple(parts), least)
+
+
+def _layer_of(name: str) -> str:
+    """Return of which layer a run is, whose name says which part it computes."""
+    return name.rpartition("[")[0] if name.endswith("]") else name
 
 
 def check_parts(count: int, net: Net, costs: object) -> None:

@@ -60,6 +60,16 @@ def test_a_plan_that_was_written_without_steps_says_how_to_have_them(verified, f
     assert code == 2 and "short.json: has no steps" in said and "--steps" in said
 
 
+def test_a_plan_for_other_declarations_says_how_its_net_is_exported(verified, folder):
+    plan = ["plan", "lenet", "--preset", "joint", "--steps", "--json", "joint.json"]
+    assert main(plan) == 0
+    code, _, said = verified("graph.json joint.json")
+    assert code == 2 and "exported with --declarations reuse --fork share" in said
+    export = ["export", "lenet", "--declarations", "reuse", "--out", "reuse.json"]
+    assert main(export) == 0
+    assert verified("reuse.json joint.json")[0] == 0
+
+
 def test_a_limit_needs_addresses(verified):
     for limit in "--slab 1GiB", "--memory 1GiB":
         code, _, said = verified(f"graph.json unplaced.json {limit}")

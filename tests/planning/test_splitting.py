@@ -107,6 +107,43 @@ def test_more_parts_need_less_until_something_else_limits() -> None:
         assert found == sorted(found, reverse=True) and found[-1] < whole / 2, name
 
 
+def chain_of(*names: str) -> Net:
+    """A net of these layers, the last of them the loss."""
+    net = Net("named", declarations="reuse")
+    x = net.input((64, 1, 8, 8))
+    for name in names[:-2]:
+        x = net.add(name, Conv(4, 3, padding=1), x)
+    x = net.add(names[-2], Linear(10), x)
+    net.add(names[-1], Softmax(), x)
+    return net
+
+
+@pytest.mark.parametrize(
+    "taken", ["c[1]", "c.y.gather", "data.take", "d[12]", "block[0]"]
+)
+def test_a_layer_that_is_called_as_a_part_keeps_its_net_whole(taken: str) -> None:
+    net = chain_of("c", taken, "f", "s")
+    assert not [*splits(net, "activations")]
+    with pytest.raises(NothingToSplit, match="rename it"):
+        split(net, 2, "activations")
+    with pytest.raises(OutOfMemory):
+        snref.plan(net, memory=0)
+
+
+def test_brackets_within_a_name_are_no_part() -> None:
+    named = split(chain_of("b[0].c", "b[1].c", "f[0].x", "s"), 2, "activations")
+    plain = split(chain_of("b", "c", "f", "s"), 2, "activations")
+    assert named.least == plain.least
+    assert [p.images for p in named.parts] == [p.images for p in plain.parts]
+
+
+def test_a_net_of_one_layer_has_nothing_to_split() -> None:
+    net = Net("lone")
+    net.add("s", Softmax(), net.input((16, 10)))
+    with pytest.raises(NothingToSplit, match="needs no less"):
+        split(net, 3, "activations")
+
+
 # Below the floor
 
 
