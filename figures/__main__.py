@@ -39,7 +39,7 @@ from PIL import Image
 import figures
 import snref
 from figures import gallery
-from figures.claims import Claim, recalled, table
+from figures.claims import Claim, legend, recalled, table
 from snref.commands.arguments import at_least_one
 from snref.commands.progress import Progress
 from snref.nets import find
@@ -173,6 +173,8 @@ def _of_net(name: str | None, net: str, batch: int | None, folder: Path) -> int:
     check_writable(str(data))
     _write(data, _checked_rows(name, _called(name, "measure_net", net, batch)))
     _draw(name, read(data), folder, title)
+    picture = folder / "pictures" / title
+    print(f"\nwritten: {data.resolve()}, {picture.resolve()}.png and .pdf")
     return 0
 
 
@@ -245,7 +247,7 @@ def _compare(folder: Path) -> int:
         except ValueError as error:
             complain(f"figures: {error}")
             broken = True
-    print(f"{table(claims)}\n\n{recalled()}")
+    print(f"{table(claims)}\n\n{legend()}\n\n{recalled()}")
     return int(broken or any(claim.fails for claim in claims))
 
 

@@ -80,9 +80,9 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         above.step(steps, curve, label=f"{preset}: {label}", **style)
         peak = max(curve)
         at = steps[curve.index(peak)]
-        above.plot([at], [peak], "o", color=colour(preset))
+        above.plot([at], [peak], "o", color=colour(preset), clip_on=False)
         above.annotate(
-            f"{peak:,.0f}",
+            f"{peak:,.0f}" if peak >= 100 else f"{peak:#.3g}".rstrip("."),
             (at, peak),
             textcoords="offset points",
             xytext=(4, 2.5) if at < 0.9 * len(rows) else (0, 3.5),
@@ -110,7 +110,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
 
 
 def caption(rows: Sequence[dict[str, Any]]) -> str:
-    peaks = ", ".join(f"{_peak(rows, preset):,.3f}" for preset in SHOWN)
+    values = [_peak(rows, preset) for preset in SHOWN]
+    peaks = ", ".join(f"{v:,.3f}" if v >= 0.1 else f"{v:.3g}" for v in values)
     return (
         f"Data tensors of {rows[0]['net']}, batch {rows[0]['batch']}, over the "
         f"{len(rows)} steps of an iteration, MiB = 2^20 bytes: each stage on top of "

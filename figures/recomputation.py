@@ -70,10 +70,11 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     """Draw extra forwards and peaks as bars, a group a net."""
-    figure = Figure(figsize=(PAGE, 2.5))
+    figure = Figure(figsize=(PAGE, 2.8))
     panels = figure.subplots(1, 2)
     nets = [*dict.fromkeys(row["net"] for row in rows)]
-    labels = [f"{n}\nb{next(r['batch'] for r in rows if r['net'] == n)}" for n in nets]
+    first = {row["net"]: row for row in reversed(rows)}
+    labels = [f"{n}\nb{first[n]['batch']}\n{first[n]['transfers']}" for n in nets]
     heads = ("extra forwards", "peak, MiB of data tensors")
     for axes, column, head in zip(
         panels, ("extra_forwards", "peak_bytes"), heads, strict=True
@@ -92,6 +93,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
             axes.bar_label(bars, shown, fontsize=6, padding=1)
         axes.set_xticks(range(len(nets)), labels)
         axes.set_ylabel(head)
+        axes.set_xlabel("net, batch and --transfers")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3)
     return figure
@@ -100,13 +102,19 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
 def caption(rows: Sequence[dict[str, Any]]) -> str:
     counts = {(row["net"], row["strategy"]): row["extra_forwards"] for row in rows}
     first, last = rows[0]["net"], rows[-1]["net"]
+    nets: dict[str, list[str]] = {}
+    for row in rows:
+        if row["net"] not in nets.setdefault(row["transfers"], []):
+            nets[row["transfers"]].append(row["net"])
+    asked = [f"{', '.join(of)} with --transfers {how}" for how, of in nets.items()]
     return (
         "Recomputing a segment at once (speed-centric) or for each reader "
         "(memory-centric): cost-aware recomputation, the preset superneurons, has the "
         f"lower peak at {counts[first, 'superneurons']} instead of "
         f"{counts[first, 'memory-centric']} extra forwards for {first}, "
         f"and {counts[last, 'superneurons']} instead of "
-        f"{counts[last, 'memory-centric']} for {last}."
+        f"{counts[last, 'memory-centric']} for {last}. {' and '.join(asked)}, which "
+        "copies each checkpoint away until it is needed."
     )
 
 

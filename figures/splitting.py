@@ -11,9 +11,11 @@ python -m figures splitting --measure long
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from snref.commands.progress import Progress
 from snref.commands.tables import Table
@@ -29,9 +31,11 @@ from snref.views import BLUE, GREEN, GREY, PAGE, PURPLE, VERMILION
 
 NETS = {"alexnet": 200, "vgg16": 64, "resnet50": 32, "gpt2": 8, "unet": 8}
 COLOURS = dict(zip(NETS, (VERMILION, BLUE, GREEN, PURPLE, GREY), strict=True))
-LINES: dict[Declarations, str] = {"reuse": "-", "lean": "--"}
+LINES: dict[Declarations, Literal["-", "--"]] = {"reuse": "-", "lean": "--"}
+TITLES = {"reuse": "joint (declarations reuse)", "lean": "declarations lean"}
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-EFFORT = 0.1
+EFFORT = 0.1  # of the search; that of snref plan is 1, which finds quicker plans
+SEARCHED = f"effort {EFFORT:g} where snref plan takes 1, so its plans may be quicker"
 MIB = 2**20
 
 
@@ -107,7 +111,9 @@ def search(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def text(rows: Sequence[dict[str, Any]]) -> str:
     """Return the rows as a table."""
     heads = (name.replace("_", " ").replace("mib", "MiB") for name in rows[0])
-    return Table([*heads], [tuple(row.values()) for row in rows]).text()
+    lines = [{**row, "declarations": TITLES[row["declarations"]]} for row in rows]
+    table = Table([*heads], [tuple(line.values()) for line in lines]).text()
+    return f"{table}\n\nseconds: modelled, of a short search, {SEARCHED}"
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
@@ -123,7 +129,6 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
             ]
             if not own:
                 continue
-            label = f"{name} b{own[0]['batch']}" if line == "-" else None
             counts = [row["parts"] for row in own]
             for axes, column in (left, "slab_mib"), (right, "seconds"):
                 axes.plot(
@@ -132,14 +137,26 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
                     line,
                     marker=".",
                     color=COLOURS[name],
-                    label=label if axes is left else None,
                 )
-    for axes, what in (left, "least slab, MiB"), (right, "seconds (model) in it"):
+    for axes, what, ticks in (
+        (left, "least slab, MiB", (40, 100, 200, 400, 1000, 2000)),
+        (right, "modelled seconds in that slab", (0.6, 1, 2, 4, 6)),
+    ):
         axes.set_yscale("log")
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("parts of the batch")
         axes.set_ylabel(what)
-    left.set_title("joint (lines), lean (broken)")
-    figure.legend(loc="outside lower center", ncols=5)
+    batches = {row["net"]: row["batch"] for row in rows}
+    handles = [
+        Line2D([], [], color=COLOURS[name], marker=".", label=f"{name} b{batch}")
+        for name, batch in batches.items()
+    ]
+    handles += [
+        Line2D([], [], color="#000000", linestyle=line, label=TITLES[declarations])
+        for declarations, line in LINES.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
 
@@ -158,5 +175,6 @@ def caption(rows: Sequence[dict[str, Any]]) -> str:
             said.append(f"{name} not at all ({low['limit']})")
     return (
         "How far parts of the batch lower the least memory for data tensors, under "
-        f"lean declarations with gradients over activations: {', '.join(said)}."
+        f"lean declarations with gradients over activations: {', '.join(said)}. "
+        f"The seconds are of a short search ({SEARCHED})."
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from snref.commands.progress import Progress
 from snref.commands.tables import Cell, Table
@@ -44,6 +45,7 @@ PLANNERS = (
 )
 EFFORT = 0.01  # of the search for the quickest plan: what counts is that it fits
 LIMIT = 2**14  # where the search for a batch ends
+OR_MORE = f"{LIMIT} or more"
 
 
 def search(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -100,7 +102,7 @@ def _largest(name: str, planner: str, memory: int) -> Fit | None:
 def text(rows: Sequence[dict[str, Any]]) -> str:
     """Return a row a planner and a column a size of memory."""
     sizes = [*dict.fromkeys(row["memory_gib"] for row in rows)]
-    found = {(row["planner"], row["memory_gib"]): row["batch"] for row in rows}
+    found = {(row["planner"], row["memory_gib"]): _batch(row) for row in rows}
     planners = dict.fromkeys(row["planner"] for row in rows)
     lines: list[tuple[Cell, ...]] = [
         (planner, *(found.get((planner, size)) for size in sizes))
@@ -108,7 +110,17 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
     ]
     heads = (f"{size} GiB" for size in sizes)
     table = Table(("planner", *heads), lines).text()
-    return f"largest batch of {rows[0]['net']}\n\n{table}"
+    end = f"\n\n{OR_MORE}: the search ends there" if _ends(rows) else ""
+    return f"largest batch of {rows[0]['net']}\n\n{table}{end}"
+
+
+def _batch(row: dict[str, Any]) -> int | str:
+    return OR_MORE if row["batch"] >= LIMIT else int(row["batch"])
+
+
+def _ends(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether a planner's largest batch is beyond the search."""
+    return any(row["batch"] >= LIMIT for row in rows)
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
@@ -116,7 +128,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     figure = Figure(figsize=(COLUMN, 2.9))
     axes = figure.subplots()
     for planner in dict.fromkeys(row["planner"] for row in rows):
-        of_it = [row for row in rows if row["planner"] == planner]
+        of_it = [row for row in rows if row["planner"] == planner and row["batch"]]
         axes.plot(
             [row["memory_gib"] for row in of_it],
             [row["batch"] for row in of_it],
@@ -124,7 +136,13 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
             **look(planner),
         )
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")  # or the low curves lie on each other
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if _ends(rows):
+        axes.axhline(LIMIT, color="#555555", linewidth=0.8, zorder=1)
+        axes.text(0, 1.1 * LIMIT, f" {OR_MORE}", va="bottom", color="#555555")
     axes.set_xlabel("GiB of device memory, parameters and all")
     axes.set_ylabel("largest batch")
     axes.set_title(rows[0]["net"])
@@ -134,8 +152,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
 
 def caption(rows: Sequence[dict[str, Any]]) -> str:
     size = max(row["memory_gib"] for row in rows)
-    batches = {
-        row["planner"]: row["batch"] for row in rows if row["memory_gib"] == size
-    }
+    batches = {row["planner"]: _batch(row) for row in rows if row["memory_gib"] == size}
     said = ", ".join(f"{batch} by {planner}" for planner, batch in batches.items())
-    return f"The largest batch of {rows[0]['net']} in {size} GiB: {said}."
+    end = f" The search ends at {LIMIT}." if _ends(rows) else ""
+    return f"The largest batch of {rows[0]['net']} in {size} GiB: {said}.{end}"

@@ -75,11 +75,12 @@ def test_all_figures_are_drawn_from_their_data_and_stand_in_the_gallery(tmp_path
 def test_a_figure_of_another_net_is_measured_and_drawn(tmp_path, capsys):
     name = "breakdown"
     arguments = [name, "--net", "lenet", "--batch", "2", "--out", str(tmp_path)]
-    assert main(arguments) == 0 and "lenet" in capsys.readouterr().out
+    assert main(arguments) == 0 and "lenet" in (said := capsys.readouterr().out)
     rows = read(tmp_path / "data" / f"{name}_lenet_b2.csv")
     held = snref.plan(lenet(2), preset="baseline").baseline_bytes
     assert sum(row["bytes"] for row in rows) == held
-    assert (tmp_path / "pictures" / f"{name}_lenet_b2.png").is_file()
+    picture = tmp_path / "pictures" / f"{name}_lenet_b2.png"
+    assert picture.is_file() and f", {picture} and .pdf" in said
     assert main(["training", *arguments[1:]]) == 2
     assert "--net is for breakdown, budget, memory, wider" in capsys.readouterr().err
 
@@ -294,6 +295,7 @@ def test_the_largest_nets_are_searched_once_and_a_missing_search_is_marked(monke
         assert row["refused"] == row["largest"] + 1
     roughly = {**rows[0], "refused": rows[0]["largest"] + 2}
     assert f" {rows[0]['largest']}+" in capacity.text([roughly])
+    assert " none" in capacity.text([{**rows[0], "largest": 0}])
     last = [*capacity.search(rows)]
     assert len(last) == 1 and last[0]["host"] == "128 GB"
     claims = capacity.compare([*rows, *last])
@@ -376,6 +378,7 @@ def test_parts_of_the_batch_lower_the_least_memory_or_say_what_limits(monkeypatc
     assert same["split"] == "nothing" and same["limit"].startswith("softmax")
     assert "gpt2 not at all (softmax" in splitting.caption(rows)
     assert "2 parts of" in splitting.text(rows)
+    assert "joint (declarations reuse)" in splitting.text(rows)
 
 
 @pytest.mark.slow
@@ -423,6 +426,9 @@ def test_the_largest_batch_of_another_net_is_the_last_that_fits(monkeypatch):
         with pytest.raises(OutOfMemory):
             fitted(alexnet(row["batch"] + 1), 1 << 30, **given)
     assert f"{rows[1]['batch']} by chen" in wider.caption(rows)
+    beyond = [{**row, "batch": wider.LIMIT} for row in rows]
+    assert "16384 or more by chen" in wider.caption(beyond)
+    assert wider.text(beyond).count("16384 or more") == 3
 
 
 def test_the_pool_plays_the_allocations_of_a_plan(monkeypatch):
