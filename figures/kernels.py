@@ -556,6 +556,9 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     for name in LADDERS:
         axes = parts[name]
         shown = sorted(_forward(rows, name), key=lambda row: float(row["one_core"]))
+        if not shown:  # these rows are of other operations
+            axes.set_axis_off()
+            continue
         names = [row["algorithm"] or "the layer's" for row in shown]
         speeds = [row["one_core"] for row in shown]
         others = {"PyTorch": shown[-1]["pytorch"], "NumPy": shown[-1]["numpy"]}
