@@ -44,10 +44,9 @@ def groups(net: Net, count: int) -> list[Group]:
     """Return the groups of layers that can run in so many parts, in forward order.
 
     A layer whose sums have fewer slices is in none. Under the declarations "static"
-    no layer is, since every tensor is held throughout; nor if a layer is called as a
-    part is.
+    no layer is, since every tensor is held throughout.
     """
-    if net.declarations == "static" or called_as_a_part(net):
+    if net.declarations == "static":
         return []
     found: list[list[Node]] = [[]]
     for node in net.nodes:

@@ -132,7 +132,7 @@ def _read(planned: Any, route: Plan, arguments: argparse.Namespace) -> Plan:
                     f"{error}. The plan is for a net exported with --declarations "
                     f"{declarations} --fork {fork}: is {arguments.graph}?"
                 ) from None
-        raise ValueError(str(error)) from None
+        raise
 
 
 def _with_addresses(plan: Plan, route: Plan, arguments: argparse.Namespace) -> Plan:

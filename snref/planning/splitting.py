@@ -90,20 +90,31 @@ def split(net: Net, count: int, setting: Overwrite) -> Split:
     >>> made.least / 2**20
     39.720703125
     """
+    whole = overwrite(route(net), setting)
+    return _split(net, groups(net, count), count, setting, whole)
+
+
+def _split(
+    net: Net,
+    can: Sequence[Group],
+    count: int,
+    setting: Overwrite,
+    original: Plan,
+) -> Split:
+    """Split what is large of the groups that can be; original: the route of layers."""
     if name := called_as_a_part(net):
         raise NothingToSplit(
             f"layer {name!r} is called as parts of the batch are, which end in [N], "
             ".take or .gather: rename it, or omit parts"
         )
-    original = overwrite(route(net), setting)
     whole = _own_bytes(original)
-    can = groups(net, count)
     every = [(group, cut(net, group, count)) for group in can]
     in_parts = _own_bytes(overwrite(route_in_parts(net, every), setting))
-    names = {node.name for group in can for node in group}
+    layers = {node.name for group in can for node in group}
+    parts = {name for group in _in_parts(every) for name, _ in group.names()}
     limit = max(
-        [n for name, n in whole.items() if name not in names]
-        + [n for name, n in in_parts.items() if _layer_of(name) in names]
+        [nbytes for name, nbytes in whole.items() if name not in layers]
+        + [nbytes for name, nbytes in in_parts.items() if name in layers | parts]
     )
     found = []
     for group in can:
@@ -113,19 +124,17 @@ def split(net: Net, count: int, setting: Overwrite) -> Split:
             found.append((fewer, cut(net, fewer, count)))
     made = route_in_parts(net, found)
     least = lower_bound(overwrite(made, setting))
-    if least >= lower_bound(original):
+    if least >= max(whole.values()):
         run = max(original.runs(), key=_bytes)
         raise NothingToSplit(
             f"{net.name} needs no less memory in {count} parts than whole: "
             f"{run.layer} {run.phase} needs {_bytes(run)} bytes"
         )
-    parts = [InParts(tuple(n.name for n in group), images) for group, images in found]
-    return Split(made, tuple(parts), least)
+    return Split(made, tuple(_in_parts(found)), least)
 
 
-def _layer_of(name: str) -> str:
-    """Return of which layer a run is, whose name says which part it computes."""
-    return name.rpartition("[")[0] if name.endswith("]") else name
+def _in_parts(split: Sequence[tuple[Group, tuple[int, ...]]]) -> list[InParts]:
+    return [InParts(tuple(n.name for n in group), images) for group, images in split]
 
 
 def check_parts(count: int, net: Net, costs: object) -> None:
@@ -158,13 +167,15 @@ def splits(net: Net, setting: Overwrite) -> Iterator[Split]:
     >>> [made.least // 2**20 for made in splits(net, "activations")]
     [248, 168, 148, 79, 59, 39]
     """
-    whole = _own_bytes(overwrite(route(net), setting))
+    original = overwrite(route(net), setting)
+    whole = _own_bytes(original)
     least = max(whole.values())
     for count in counts(net.batch):
-        can = {node.name for group in groups(net, count) for node in group}
-        if max(n for name, n in whole.items() if name not in can) < least:
+        can = groups(net, count)
+        layers = {node.name for group in can for node in group}
+        if max(n for name, n in whole.items() if name not in layers) < least:
             with suppress(NothingToSplit):
-                made = split(net, count, setting)
+                made = _split(net, can, count, setting, original)
                 if made.least < least:
                     least = made.least
                     yield made
